@@ -1,5 +1,5 @@
-"""One micro-batch as one transaction: decide, write, send offsets, commit. After a failure it is tried again under a
-new epoch.
+"""Runs each micro-batch as one Kafka transaction: decide, write, send offsets, commit. A failed attempt is aborted, and
+the next one runs under a new producer epoch.
 
 The law: two attempts never share an epoch, and nothing is tried again once another driver has taken over the
 transactional id.
@@ -47,24 +47,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Of a broker that does not tell: Kafka's default.
+# Kafka's default of transaction.max.timeout.ms, used if the broker does not tell its own.
 _LONGEST_MS: Final = 900_000
-# Up to here one task writes them sooner than several would: placing them first takes a task of its own.
+# Up to so many rows, one task writes them sooner than several tasks would: for several tasks the rows must first be
+# partitioned, in a stage of its own.
 _LONE_ROWS_MAX: Final = 10_000
-# As many as Spark keeps the progress of.
+# The number of batches whose progress Spark keeps.
 _RECENT_MAX: Final = 100
-# A span has no more links.
+# OpenTelemetry's default limit for the links of one span.
 _SENDERS_MAX: Final = 128
-# What Spark says of a job that was cancelled on purpose, as query.stop() does.
+# What Spark's error contains if a job was cancelled on purpose, as query.stop() does.
 _CANCELLED: Final = ("SPARK_JOB_CANCELLED", "cancelled because", "InterruptedException", "SparkContext was shut down")
 
 
 class _Undecided(PipelineError):
-    """A commit was asked for and not answered: it cannot be taken back."""
+    """A commit was requested and its outcome is not known. It can no longer be replaced by an abort."""
 
 
 class MicroBatches:
-    """The function for ``foreachBatch``. ``committed`` is C: read after the take-over, then kept here."""
+    """The function for ``foreachBatch``: writes and commits one micro-batch for each call.
+
+    ``committed`` are the group's committed offsets (C in docs/design/spark.md), read after the take-over of the
+    transactional id. From then on they are kept here and updated with each commit.
+    """
 
     def __init__(
         self,
@@ -102,7 +107,8 @@ class MicroBatches:
         self._ends: tuple[int, list[Offsets]] | None = None
         self._rows_before = 0
         self._written: deque[tuple[int, int, int]] = deque(maxlen=_RECENT_MAX)
-        """Of the last batches: rows in topics, and among them in the dead-letter topic."""
+        """For each of the last batches: its number, the rows written to topics, and how many of these went to the
+        dead-letter topic."""
         self._telling = Lock()
         self._is_told = False
 
@@ -117,18 +123,20 @@ class MicroBatches:
             raise
 
     def tell(self, error: Exception) -> None:
-        """Log in one line why the pipeline stops, once; ``error`` may be what Spark made of it."""
+        """Log in one line why the pipeline stops. Only the first call logs. ``error`` may be Spark's, with ours in its
+        text."""
         with self._telling:
             if not self._is_told:
                 log.error("the pipeline %r stops: %s", self._sink.settings["transactional_id"], sentence_of(error))
             self._is_told = True
 
     def output(self, batch_id: int) -> BatchOutput:
-        """What became of one of the last batches."""
+        """Return how many rows one of the last batches wrote, with metrics of each sink."""
         rows, dead = next(((all_, dead) for number, all_, dead in self._written if number == batch_id), (0, 0))
         metrics = Counter({} if self._sink.dead_letter_topic is None else {"dead-letter-rows": dead})
         for one in self._also.recent:
-            if one.batch_id == batch_id:  # More than once, if an attempt failed behind this sink.
+            # There are several entries for a sink if an attempt failed after this sink had committed.
+            if one.batch_id == batch_id:
                 metrics[f"{one.sink}.rows"] += one.row_count
                 metrics[f"{one.sink}.write-time-ms"] += one.duration_ms
         has_topic = self._sink.topic is not None or not self._also
@@ -153,11 +161,11 @@ class MicroBatches:
         self._sink.reached("done", batch_id)
 
     def close(self, *, timeout_ms: int) -> None:
-        """End what is open. Waits at most so long for the brokers."""
+        """Abort an open transaction and close all clients. Waits for the brokers for at most ``timeout_ms``."""
         self._claim.close(timeout_ms=timeout_ms)
         self._cluster.close()
 
-    # What the batch is
+    # The batch as Spark planned it
 
     def _planned(self, batch_id: int) -> Batch:
         if self._query_id is None:
@@ -177,7 +185,10 @@ class MicroBatches:
         return ends
 
     def _span(self, batch: Batch) -> AbstractContextManager[None]:
-        """The batch's span, with links to those that sent its first records. They are read for it once more."""
+        """Return a span for the batch, with links to the spans that sent its first records.
+
+        The headers of these records are read for this with a fetch of their own.
+        """
         if self._spans is None:
             return nullcontext()
         splits = [
@@ -189,7 +200,7 @@ class MicroBatches:
         topics = {place.topic_partition.topic for place in batch.end}
         return self._spans.processing_batch(batch.batch_id, topics, batch.offset_count, senders)
 
-    # Running it
+    # Attempts
 
     def _run(self, df: DataFrame, batch: Batch) -> None:
         for attempt in range(1, self._attempts + 1):
@@ -209,9 +220,11 @@ class MicroBatches:
             log.warning("batch %d failed at attempt %d of %d", batch.batch_id, attempt, self._attempts)
 
     def _renew(self, batch: Batch, took_ms: int, error: ProducerFenced, *, is_last: bool) -> None:
-        """After the broker has aborted a transaction that took too long: the next attempt has more time.
+        """Initialize the producer again, with a longer transaction timeout, if the broker aborted the attempt for
+        taking too long.
 
-        Raises ``Superseded`` if another driver has taken over instead, and ``PipelineError`` if there is no more time.
+        Raises ``Superseded`` if another driver has taken over instead, and ``PipelineError`` if this was the last
+        attempt or the broker allows no longer timeout.
         """
         timeout_ms = self._claim.transaction_timeout_ms
         if took_ms < timeout_ms:
@@ -234,7 +247,10 @@ class MicroBatches:
         log.warning("%s: the next attempt has %d ms", reason, next_ms)
 
     def _attempt(self, df: DataFrame, batch: Batch, *, is_last: bool) -> bool:
-        """Whether it worked. Raises what is final, or the last."""
+        """Run one attempt. Returns whether the batch is committed; ``False`` means that it can be tried again.
+
+        Raises an error that another attempt would not cure, and any error of the last attempt.
+        """
         identity = self._begin()
         try:
             self._transact(df, batch, identity)
@@ -257,13 +273,13 @@ class MicroBatches:
 
     def _begin(self) -> ProducerIdentity:
         if self._claim.producer.identity.transaction_version < TRANSACTIONS_V2:
-            self._claim.producer.bump_epoch()  # V2 does it with every end of a transaction.
+            self._claim.producer.bump_epoch()  # With transactions V2, EndTxn has already bumped it.
         self._claim.producer.begin()
         return self._claim.producer.identity
 
     def _give_up(self, identity: ProducerIdentity) -> None:
         self._claim.producer.abort()
-        # A transaction without records ends without a new epoch; but a task may still be about to write.
+        # A transaction without records ends without a new epoch. But a task of it may still be about to write.
         if self._claim.producer.identity == identity:
             self._claim.producer.bump_epoch()
 
@@ -278,7 +294,7 @@ class MicroBatches:
         if not written and not refused and batch.is_empty:
             self._claim.producer.abort()
             return
-        # Where batch 0 began is needed for as long as Spark may run it again: until batch 1 is planned.
+        # The note says where batch 0 began, since Spark may run batch 0 again until batch 1 is planned.
         first = batch.start if batch.batch_id == 0 else {}
         owner = self._sink.settings["transactional_id"]
         offsets = {
@@ -297,11 +313,14 @@ class MicroBatches:
         reached("committed", batch.batch_id)
 
     def _write_all(self, df: DataFrame, batch: Batch, identity: ProducerIdentity) -> list[Row]:
-        """The other sinks, each with a commit of its own, then the topic, which waits for EndTxn. Returns what the
-        topic's partitions took."""
+        """Write the batch to the other sinks, each with a commit of its own, then to the topic, whose records become
+        visible with EndTxn.
+
+        Returns the number of records for each partition of the topic.
+        """
         if not self._also:
             return self._write(df, batch, identity)
-        # They commit before the transaction does: a driver that was superseded should not get that far.
+        # The sinks commit before the transaction does, so a driver that was superseded should stop here.
         self._claim.confirm(self._cluster)
         if self._sink.topic is None and len(self._also) == 1:
             return self._write_others(df, batch)
@@ -317,9 +336,9 @@ class MicroBatches:
         return []
 
     def _send_refused(self, refused: list[RefusedRow], written: list[Row]) -> None:
-        """To the dead-letter topic, in the open transaction, by the driver.
+        """Send refused rows from the driver to the dead-letter topic, within the open transaction.
 
-        A partition has one writer within an epoch: the driver takes one to which no task has written.
+        A partition has one writer within an epoch, so the driver uses a partition to which no task has written.
         """
         topic = self._sink.dead_letter_topic
         if topic is None:
@@ -340,7 +359,10 @@ class MicroBatches:
             future.result()
 
     def _write(self, df: DataFrame, batch: Batch, identity: ProducerIdentity) -> list[Row]:
-        """The barrier stage. A new DataFrame each time: one whose job failed once fails always."""
+        """Run the barrier stage that writes the topic. Returns the number of records for each partition.
+
+        Each attempt makes a new DataFrame: one whose job has failed once fails always.
+        """
         counts = {}
         if self._sink.topic is not None:
             counts = dict(self._cluster.topics([self._sink.topic]).partition_counts)
@@ -353,7 +375,11 @@ class MicroBatches:
         return written
 
     def _writers_of(self, batch: Batch, partitions: int) -> int:
-        """How many write: as many as were asked for, else one if the batch is small by all that is known of it."""
+        """Return how many tasks write: ``writers`` if the user set it, else one for a small batch, else one per slot.
+
+        A batch is small if both its offsets and the rows of the batch before are few. There are never more writers than
+        partitions.
+        """
         is_small = max(batch.offset_count, self._rows_before) <= _LONE_ROWS_MAX
         if self._writers is None and self._arrow is None and is_small:
             return 1
@@ -371,16 +397,17 @@ class MicroBatches:
 
 
 def _run_into_nothing(df: DataFrame) -> None:
-    """The state of a query must move on, also if a batch is there already."""
+    """Compute the batch and discard its rows, so that a stateful query updates its state for a batch that every
+    output already has."""
     df.write.format("noop").mode("overwrite").save()
 
 
 def next_timeout_ms(took_ms: int, timeout_ms: int, longest_ms: int) -> int:
-    """How long the transaction of the next attempt may take, after one took too long."""
+    """Return the transaction timeout for the next attempt, after one took longer than ``timeout_ms``."""
     return max(timeout_ms, min(2 * max(took_ms, timeout_ms), longest_ms))
 
 
 def _is_cancelled(error: Exception) -> bool:
-    """Whether the job was ended on purpose: another attempt is not wanted, and Spark waits for its own error."""
+    """Whether the job was cancelled on purpose. Then there is no other attempt, and Spark needs its own error back."""
     text = str(error)
     return any(sign in text for sign in _CANCELLED)

@@ -1,4 +1,5 @@
-"""The checkpoint of a Spark query: its id, and where each batch ends. It is read only, with Spark's own file systems.
+"""The checkpoint of a Spark query: its id, and where each batch ends. It is never written here, only read, through
+Spark's own file systems.
 
 metadata      {"id": ...}, written when a query first starts; the id outlives restarts
 offsets/N     "v1", a line of settings, then a line for each source: where batch N ends; written before it runs
@@ -31,27 +32,27 @@ class Checkpoint(ABC):
 
     @abstractmethod
     def _read(self, name: str) -> str | None:
-        """What is in a file; ``None`` if there is no such file."""
+        """Return the text of a file; ``None`` if there is no such file."""
 
     @abstractmethod
     def _modified_ms(self, name: str) -> int:
-        """When a file that is there was written."""
+        """Return when an existing file was last written."""
 
     @abstractmethod
     def _names(self, folder: str) -> list[str]:
-        """Of the files in a folder; none if there is no such folder."""
+        """Return the names of the files in a folder; none if there is no such folder."""
 
     def folders(self, folder: str) -> list[str]:
-        """The names of what is in a folder of the checkpoint."""
+        """Return the names of the entries in a folder of the checkpoint."""
         return self._names(folder)
 
     def query_id(self) -> str | None:
-        """``None`` before the first start."""
+        """The id of the query; ``None`` before its first start."""
         text = self._read("metadata")
         return None if text is None else str(json.loads(text)["id"])
 
     def last_batch_id(self) -> int | None:
-        """The last batch that was planned."""
+        """The number of the last batch that Spark planned; ``None`` if there is none."""
         return max((int(name) for name in self._names("offsets") if name.isdigit()), default=None)
 
     def is_done(self, batch_id: int) -> bool:
@@ -59,20 +60,22 @@ class Checkpoint(ABC):
         return self._read(f"commits/{batch_id}") is not None
 
     def planned_ms(self, batch_id: int) -> int:
-        """When a batch that is there was planned."""
+        """When a batch was planned. The batch must be in the offset log."""
         return self._modified_ms(f"offsets/{batch_id}")
 
     def ends_of(self, batch_id: int, source_ids: Sequence[str]) -> list[Offsets] | None:
-        """Where a batch ends, source by source. ``None`` if it was not planned, or so long ago that it was removed.
+        """Return the end offsets of a batch, one entry for each source. ``None`` if the batch was not planned, or if
+        Spark has already removed its file.
 
-        ``source_ids`` are Spark's: the name of a source, or its number. Raises ``Refused`` for other sources.
+        ``source_ids`` are Spark's: the name of a source, or its number. Raises ``Refused`` if the file has other
+        sources.
         """
         text = self._read(f"offsets/{batch_id}")
         return None if text is None else parse_ends(text, source_ids, f"{self.location}/offsets/{batch_id}")
 
 
 def parse_ends(text: str, source_ids: Sequence[str], path: str) -> list[Offsets]:
-    """A file of the offset log, in either of Spark's formats; ``path`` is for messages."""
+    """Parse a file of the offset log, in either of Spark's formats. ``path`` is for error messages."""
     version, _, *lines = text.strip().split("\n")
     if version == "v1":
         found = dict(zip(source_ids, lines, strict=False)) if len(lines) == len(source_ids) else {}
@@ -99,7 +102,7 @@ class JavaCheckpoint(Checkpoint):
     def __init__(self, spark: SparkSession, location: str) -> None:
         super().__init__(location)
         jvm: Any = spark._jvm
-        # Looked up once: each part of a Java name is a call of its own, and every batch reads a file.
+        # Looked up once: every part of a Java name costs a call to the JVM, and every batch reads a file.
         self._path_class = jvm.org.apache.hadoop.fs.Path
         self._to_string = jvm.org.apache.commons.io.IOUtils.toString
         conf = spark._jsparkSession.sessionState().newHadoopConf()
@@ -131,7 +134,7 @@ class JavaCheckpoint(Checkpoint):
 
 
 class RemoteCheckpoint(Checkpoint):
-    """Reads the checkpoint as rows, if there is no JVM to call: each file is a Spark job."""
+    """Reads the checkpoint as rows with Spark Connect, where there is no JVM to call. Each read is a Spark job."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         super().__init__(location)

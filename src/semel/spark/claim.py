@@ -1,6 +1,7 @@
-"""The claim of a pipeline: its transactional id and its groups are its own until another start takes them over.
+"""The claim of a pipeline: the exclusive right to its transactional id and its groups, until another start takes it
+over.
 
-A transactional id fences drivers that have the same one. A group is fenced by a second transactional id that is named
+A transactional id fences drivers that use the same one. A group is fenced by a second transactional id that is named
 after it and has no transactions, so that pipelines with different transactional ids cannot both commit its offsets.
 
 The law: the fence is taken before offsets are read, and it is confirmed after offsets are pending and before they are
@@ -24,7 +25,7 @@ _FENCE_SUFFIX: Final = ".semel-fence"
 
 
 def fence_of(group_id: str) -> str:
-    """The transactional id that fences a group."""
+    """Return the transactional id that fences a group."""
     return f"{group_id}{_FENCE_SUFFIX}"
 
 
@@ -36,9 +37,9 @@ class Claim:
 
     @classmethod
     def take(cls, settings: Mapping[str, Any], group_ids: Iterable[str]) -> Claim:
-        """Take over the transactional id and the groups: drivers that had them cannot commit any more.
+        """Take over the transactional id and the groups. Drivers that held them can no longer commit.
 
-        ``settings`` are those of the pipeline's producer. Raises what ``Producer.init`` does.
+        ``settings`` are those of the pipeline's producer. Raises what ``Producer.init`` raises.
         """
         producers: list[Producer] = []
         try:
@@ -55,8 +56,8 @@ class Claim:
 
     @property
     def fence_identity(self) -> ProducerIdentity:
-        """Of the first group's fence, as it is now. A later start has another id or a higher epoch, whatever its
-        transactional id."""
+        """The producer id and epoch of the first group's fence, as they are now. A later start has another producer id
+        or a higher epoch, whatever its transactional id is."""
         return self._fences[min(self._fences)].identity
 
     @property
@@ -71,8 +72,8 @@ class Claim:
     ) -> None:
         """Send offsets to the open transaction. When this returns, the transaction may be committed.
 
-        ``committed`` is what the groups should have committed up to now. Raises ``Superseded`` if another pipeline has
-        taken over a group, and ``PipelineError`` if anything else has committed to it.
+        ``committed`` are the offsets that the groups should have committed up to now. Raises ``Superseded`` if another
+        pipeline has taken over a group, and ``PipelineError`` if any other client has committed to it.
         """
         for group_id, own in by_group(offsets).items():
             self.producer.send_offsets(own, group_id)
@@ -84,14 +85,16 @@ class Claim:
             check_unchanged(expected, at, self._transactional_id)
 
     def confirm(self, cluster: Cluster) -> None:
-        """Raises ``Superseded`` if another pipeline has taken over a group."""
+        """Check that this pipeline still has the fences of its groups. Raises ``Superseded`` if another pipeline has
+        taken over a group."""
         for group_id in self._fences:
             self._confirm(group_id, cluster)
 
     def renew(self, transaction_timeout_ms: int, cluster: Cluster) -> None:
-        """Take over the own transactional id again, after the broker has aborted a transaction that took too long.
+        """Take over this pipeline's own transactional id again, with another timeout, after the broker has aborted a
+        transaction that took too long.
 
-        Raises ``Superseded`` if it was not the broker: another start takes over the fences, too.
+        Raises ``Superseded`` if another start fenced this one: that start has taken over the groups' fences as well.
         """
         self.confirm(cluster)
         self.producer.close(timeout_ms=0)
@@ -99,7 +102,7 @@ class Claim:
         self.producer = _initialized(self._settings)
 
     def close(self, *, timeout_ms: int) -> None:
-        """End what is open. Waits at most so long for the brokers."""
+        """Close the producers, which aborts an open transaction. Each of them waits for at most ``timeout_ms``."""
         for producer in (self.producer, *self._fences.values()):
             producer.close(timeout_ms=timeout_ms)
 
@@ -118,10 +121,14 @@ class Claim:
 def check_unchanged(
     expected: Mapping[Place, OffsetAndMetadata], found: Mapping[Place, OffsetAndMetadata], transactional_id: str
 ) -> None:
-    """Raises ``PipelineError`` if anything else has committed since this pipeline committed or read its offsets."""
+    """Check that the committed offsets are those that this pipeline last read or committed.
+
+    Raises ``Superseded`` if another pipeline has committed since, and ``PipelineError`` if any other client has.
+    """
     for place in dict.fromkeys([*expected, *found]):
         before, now = expected.get(place), found.get(place)
-        # What has expired or was deleted while nothing came in is committed again; no other pipeline has the fence.
+        # An offset that has expired or was deleted in the meantime is committed again. It is no sign of another
+        # pipeline, since this one has the fence.
         if now is None or _said(before) == _said(now):
             continue
         note = Note.parse(now.metadata)
@@ -135,7 +142,7 @@ def check_unchanged(
 
 
 def _said(at: OffsetAndMetadata | None) -> tuple[int, str] | None:
-    """Without the leader epoch, which a pipeline does not commit."""
+    """Return offset and metadata, without the leader epoch, which a pipeline does not commit."""
     return None if at is None else (at.offset, at.metadata)
 
 

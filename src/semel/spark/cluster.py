@@ -1,7 +1,7 @@
 """The Kafka cluster as a pipeline needs it: topics, offsets, groups and records, with blocking calls.
 
-It is the admin client and a consumer in the words of the source and the sink. It has its own thread and is created
-where it is used: in the planner, in a task, in the driver. A forked process creates its own.
+It wraps the admin client, whose event loop runs in a thread of its own. It is created where it is used: in the planner,
+in a task, in the driver. A forked process creates its own.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from semel.errors import ErrorCode, KafkaError, TimedOut
 from semel.settings import SettingError
 from semel.types import TopicPartition
 
-# An answer costs the same time whatever its size. With what is around the records it fits into the client's largest
-# buffer that is received into without being moved.
+# A Fetch response costs the same time whatever its size. One of this size, with its header and other fields, is still
+# below the size from which the client's receive buffer grows by copying (see ``net/frame_receiver.py``).
 _FETCH_BYTES_MAX: Final = 4 * 2**20 - 4096
 
 _FILES: Final = {
@@ -44,14 +44,14 @@ _OF_ADMIN: Final = frozenset(name.replace(".", "_") for name in ADMIN_SETTINGS)
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The topics that were asked for, with the number of their partitions."""
+    """The result of looking up topics: the number of partitions of each topic that exists, and the missing topics."""
 
     partition_counts: Mapping[str, int]
     missing: tuple[str, ...]
 
 
 class Cluster:
-    """``settings`` are those of a consumer."""
+    """Blocking access to one Kafka cluster. ``settings`` are those of a consumer."""
 
     def __init__(self, *, isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED, **settings: Any) -> None:
         self._config = ConsumerConfig.load({"max_partition_fetch_bytes": _FETCH_BYTES_MAX, **settings})
@@ -81,7 +81,7 @@ class Cluster:
             asked.result(timeout_s)
         except TimeoutError:
             if asked.done():
-                raise  # The client's own time is over.
+                raise  # This is the client's own timeout, not the one of this call.
             asked.cancel()
             return False
         return True
@@ -90,7 +90,7 @@ class Cluster:
         return self._thread.run(self._admin.cluster.describe()).cluster_id
 
     def broker_setting(self, name: str) -> str | None:
-        """A setting as one of the brokers has it; ``None`` if it has no such setting."""
+        """Return the value of a setting on one of the brokers; ``None`` if it has no such setting."""
         broker, *_ = self._thread.run(self._admin.cluster.describe()).brokers
         entries = self._thread.run(self._admin.configs.describe(ConfigResource.broker(broker.broker_id)))
         return entries[name].value if name in entries else None
@@ -98,14 +98,14 @@ class Cluster:
     # Topics
 
     def topics(self, names: Iterable[str] | None = None) -> Topics:
-        """These topics, or all; never the internal ones. Asking creates none."""
+        """Look up these topics, or all topics. Internal topics are left out, and missing topics are not created."""
         if names is None:
             listed = self._thread.run(self._admin.topics.list())
             return Topics({name: topic.partitions for name, topic in listed.items()}, ())
         found = self._thread.run(self._admin.topics.describe_many(names))
         for error in found.failed.values():
             if isinstance(error, TimedOut):
-                raise error  # No broker has said that it is missing.
+                raise error  # A topic counts as missing only if a broker has answered so.
         counts = {name: len(topic.partitions) for name, topic in found.succeeded.items() if not topic.is_internal}
         return Topics(counts, tuple(found.failed))
 
@@ -115,11 +115,12 @@ class Cluster:
         return self._offsets(partitions, OffsetSpec.EARLIEST)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The last stable offset, for read_committed."""
+        """Return the end offset of each partition: with read_committed the last stable offset."""
         return self._offsets(partitions, OffsetSpec.LATEST)
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first record of each partition that is as late; ``None`` where none is."""
+        """Return, for each partition, the offset of the first record with this timestamp or a later one; ``None`` if
+        there is no such record."""
         level = "read_committed" if self._reads_committed else "read_uncommitted"
         listed = self._thread.run(self._admin.partitions.list_offsets(timestamps, isolation_level=level))
         return {topic_partition: at.offset for topic_partition, at in listed.all().items()}
@@ -127,12 +128,15 @@ class Cluster:
     def committed(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far the group has read, these partitions or all; nothing for what it never committed. ``stable``: once no
-        transaction that is open can change that."""
+        """Return the group's committed offsets for these partitions, or for all.
+
+        Partitions without a committed offset are left out. ``stable`` waits until no offsets of an open transaction are
+        pending.
+        """
         return self._thread.run(self._admin.groups.list_offsets(group_id, partitions, require_stable=stable))
 
     def member_count(self, group_id: str) -> int:
-        """How many members the group has now, by whichever protocol."""
+        """Return how many members the group has now, with the classic or the consumer protocol (KIP-848)."""
         try:
             return len(self._thread.run(self._admin.groups.describe(group_id)).members)
         except KafkaError as error:
@@ -143,9 +147,10 @@ class Cluster:
     # Records
 
     def fetch(self, topic_partition: TopicPartition, offset: int, bytes_wanted: int) -> Future[RawBatches]:
-        """What the log has from here on, on its way: a batch at least, else not more than is wanted or was set.
+        """Send a Fetch for the record batches from this offset on, and return the future result.
 
-        It fails with what waiting does not cure: OFFSET_OUT_OF_RANGE.
+        The result has at most ``bytes_wanted`` or ``max_partition_fetch_bytes``, whichever is less, but at least one
+        batch. Only errors that a retry does not cure make the future fail, such as OFFSET_OUT_OF_RANGE.
         """
         return self._thread.begin(
             self._admin.partitions.read_batches(
@@ -161,12 +166,12 @@ class Cluster:
         return {topic_partition: offset for topic_partition, offset in found.items() if offset is not None}
 
 
-# Of the process that it was made in: a fork sees outages of its own.
+# The process id, and the outages of that process: a forked process keeps its own.
 _outages: tuple[int, Outages] | None = None
 
 
 def outages_of_process() -> Outages:
-    """What all clients of a driver, or of a worker, share: each of them tells of an outage once."""
+    """Return the ``Outages`` that all clients of this process share, so that the process logs an outage once."""
     global _outages
     if _outages is None or _outages[0] != os.getpid():
         _outages = os.getpid(), Outages(_WAITS)
@@ -175,7 +180,10 @@ def outages_of_process() -> Outages:
 
 @contextmanager
 def naming_this_machine() -> Iterator[None]:
-    """A file that a setting names must be wherever a client is made: a task that lacks it says on which machine."""
+    """Add this machine's name to the error for a file that a setting names and that is missing here.
+
+    Such a file must exist on the driver and on every worker.
+    """
     try:
         yield
     except SettingError as error:
@@ -189,6 +197,6 @@ def naming_this_machine() -> Iterator[None]:
 
 
 def client_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a producer's settings, those that say where the cluster is, how one is let in and how long one waits."""
+    """Return the settings that a producer and a ``Cluster`` share: servers, security and the timeout."""
     own = {name: value for name, value in settings.items() if name.startswith(_SHARED)}
     return {**own, "default_api_timeout_ms": settings["max_block_ms"]} if "max_block_ms" in settings else own

@@ -1,8 +1,8 @@
-"""Whether a checkpoint and its group's offsets belong together, decided before the query starts. Pure.
+"""The decision at the start of a query: whether its checkpoint and its group's offsets belong together. Pure.
 
 Spark's checkpoint says which batch was planned last, where it ends, and, once ``foreachBatch`` has returned, that it is
 done. Spark runs the last batch again unless it is done; else it plans the next one from where the last one ends. The
-group says what was committed. docs/design/spark.md has the table.
+group's offsets say what was committed. docs/design/spark.md has the table.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class LastBatch:
     batch_id: int
     planned_ms: int
     start: Mapping[Place, int] | None
-    """``None`` if it is not known: Spark does not write down where batch 0 begins."""
+    """The offsets where the batch begins; ``None`` for batch 0, whose start Spark does not write down."""
     end: Mapping[Place, int]
     is_done: bool
-    """By Spark's commit log."""
+    """Whether Spark's commit log has the batch."""
 
     @property
     def record_count(self) -> int | None:
-        """How many records it reads at most."""
+        """The largest number of records that the batch can read; ``None`` if its start is not known."""
         if self.start is None:
             return None
         return Batch(self.query_id, self.batch_id, self.start, self.end).offset_count
@@ -59,7 +59,8 @@ class LastBatch:
     def offsets(
         self, *, is_written: bool, owner: str, sinks: tuple[str, ...] = (), generation: int = 0
     ) -> dict[Place, OffsetAndMetadata] | None:
-        """What the group should have committed; ``None`` if that is not known."""
+        """Return the offsets, with notes, that the group should have: behind the batch if it was written, else before
+        it. ``None`` if they are not known."""
         at, batch_id = (self.end, self.batch_id) if is_written else (self.start, self.batch_id - 1)
         if at is None:
             return None
@@ -69,12 +70,13 @@ class LastBatch:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """The query goes on where the group is."""
+    """The query continues from the group's committed offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """The group's offsets have expired. Spark's commit log says that the last batch was written, so they are known."""
+    """The group's offsets have expired, and the start commits them again: by Spark's commit log the last batch was
+    written, so its end offsets are the right ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +91,10 @@ Continuation: TypeAlias = Continue | Restore | Refuse
 def continuation(
     last: LastBatch, committed: Mapping[Place, OffsetAndMetadata], *, may_have_expired: bool, is_stateful: bool
 ) -> Continuation:
-    """What a start does with this checkpoint and these offsets.
+    """Decide what a start does with this checkpoint and these committed offsets.
 
-    ``may_have_expired``: the last batch is so long ago that the broker removes its offsets. Offsets that are missing
-    sooner were deleted, or the group is another: the user has to say.
+    ``may_have_expired``: the last batch is so long ago that the broker may have removed the group's offsets. Offsets
+    that are missing sooner were deleted, or the group is another: then the user has to decide.
     """
     at = {place: committed[place].offset for place in last.end if place in committed}
     if not at:
@@ -109,7 +111,8 @@ def continuation(
         goes_on = at == dict(last.end)
     else:
         decision = decide(Batch(last.query_id, last.batch_id, begin, last.end), committed)
-        # Skipped batches that the group has left behind are no continuation: the next one would begin behind it.
+        # A batch that would be skipped must also end where the group is. If the group is further, the next batch would
+        # begin before the group's offsets.
         goes_on = not isinstance(decision, Stop) and (not isinstance(decision, Skip) or at == dict(last.end))
     if goes_on:
         return Continue()
@@ -118,7 +121,8 @@ def continuation(
 
 
 def retention_notice(idle_ms: int, kept_ms: int) -> str | None:
-    """A warning, if the time since the last batch comes near to how long brokers keep offsets of an idle group."""
+    """Return a warning if the time since the last batch is at least half of the time for which brokers keep the offsets
+    of an idle group."""
     if 2 * idle_ms < kept_ms:
         return None
     return (

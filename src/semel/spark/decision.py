@@ -1,8 +1,8 @@
 """The decision about a micro-batch: run it, skip it because it is committed, or stop. Pure; the table is in
 docs/design/spark.md.
 
-S and E come from Spark's offset log; C comes from the group, with the metadata that the pipeline stored beside each
-offset.
+In that table S and E are the offsets where the batch begins and ends, from Spark's offset log. C are the group's
+committed offsets, with the note that the pipeline stored as metadata of each offset.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def by_group(offsets: Mapping[Place, OffsetAndMetadata]) -> dict[str, dict[Topic
 
 
 def begins(committed: Mapping[Place, OffsetAndMetadata]) -> dict[Place, int]:
-    """Where batch 0 begins, as far as the notes say."""
+    """Return where batch 0 begins, for the partitions whose notes say so."""
     notes = {place: Note.parse(at.metadata) for place, at in committed.items()}
     return {place: note.begin for place, note in notes.items() if note is not None and note.begin is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A micro-batch as Spark planned it. A place that is not in ``start`` is new."""
+    """A micro-batch as Spark planned it. A partition that is not in ``start`` is new in this batch."""
 
     query_id: str
     batch_id: int
@@ -51,7 +51,7 @@ class Batch:
 
     @property
     def offset_count(self) -> int:
-        """How many records it reads at most."""
+        """The largest number of records that the batch can read."""
         return sum(end - self.start.get(place, 0) for place, end in self.end.items())
 
 

@@ -1,17 +1,18 @@
-"""The errors with which a running pipeline stops, and the one sentence in what Spark makes of an error."""
+"""The errors with which a running pipeline stops, and the one line of Spark's error text that says what is wrong."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# An error of ours, and the last line of any traceback of Python, as Spark quotes them among lines of Java.
+# Spark's error text quotes Python errors between lines of Java. _OURS finds an error of Semel with its module and text,
+# _PYTHON the last line of any Python traceback.
 _OURS: Final = re.compile(r"\bsemel(?P<home>(?:\.\w+)+)\.[A-Z]\w*: (?P<text>.+)")
 _PYTHON: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?P<text>\S.*)")
 
 
 class PipelineError(RuntimeError):
-    """The pipeline stops. Nothing of the batch was committed, unless the message says so."""
+    """The pipeline stops. Nothing of the batch was committed, unless the message says otherwise."""
 
 
 class Superseded(PipelineError):
@@ -29,9 +30,10 @@ class BrokersAway(PipelineError):
 
 
 def sentence_of(error: BaseException) -> str:
-    """What went wrong, in one line, of an error that may be Spark's with thousands of characters.
+    """Return one line that says what went wrong. ``error`` may be Spark's, with a text of thousands of characters.
 
-    Of a chain of errors the pipeline's own says most, and Python quotes it behind what caused it.
+    In a chain of errors the pipeline's own is the most useful one, and Python prints it after its cause: so the last
+    one is returned.
     """
     said = str(error)
     found = list(_OURS.finditer(said))

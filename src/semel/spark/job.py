@@ -1,4 +1,4 @@
-"""A pipeline as a file: sources, SQL, a sink and settings, in TOML. For those who write SQL and no Python.
+"""A pipeline as a TOML file: sources, SQL, a sink and settings. For users who write SQL and no Python.
 
 servers = "127.0.0.1:9092"
 transactional_id = "totals-job"
@@ -14,7 +14,7 @@ kafka.group.id = "totals-job"               # else the transactional id
 watermark = "2 hours"                       # optional: how late a record's timestamp may be
 
 [sink]
-topic = "totals"                            # else every row says so in its column topic
+topic = "totals"                            # else a column topic has the topic of each row
 dead_letter_topic = "totals-dead"           # optional
 compression_type = "zstd"                   # anything else is a setting of the producer
 
@@ -56,7 +56,7 @@ _WATERMARK: Final = "watermark"
 
 
 class JobError(ValueError):
-    """The file does not say what to run. The message names the entry and the rule."""
+    """The file is not a valid pipeline. The message names the entry and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class PipelineJob:
     checkpoint: str
     sql: str
     sources: Mapping[str, Mapping[str, str]] = field(repr=False)
-    """Options of the source by the name of its view. Passwords may be among them, and of the sink's settings."""
+    """The options of each source, by the name of its view. These and the sink's settings may have passwords."""
     watermarks: Mapping[str, str]
-    """How late records may be, by the name of the view."""
+    """How late the records of a source may be, by the name of its view."""
     sink: Mapping[str, Any] = field(repr=False)
     also: Sequence[BatchSink]
     options: Mapping[str, Any]
@@ -76,7 +76,7 @@ class PipelineJob:
 
     @classmethod
     def read(cls, path: Path) -> PipelineJob:
-        """Raises ``JobError``."""
+        """Read a pipeline file. Raises ``JobError``."""
         try:
             with path.open("rb") as file:
                 said = tomllib.load(file)
@@ -88,7 +88,10 @@ class PipelineJob:
 
     @classmethod
     def parse(cls, said: Mapping[str, Any], *, folder: Path) -> PipelineJob:
-        """``folder`` is where ``sql_file`` is looked for."""
+        """Make a job of the tables of a TOML file. ``sql_file`` and ``client_config`` are relative to ``folder``.
+
+        Raises ``JobError``.
+        """
         for name in said:
             if name not in _KNOWN:
                 near = difflib.get_close_matches(name, _KNOWN, n=1)
@@ -127,18 +130,18 @@ class PipelineJob:
         )
 
     def available_now(self) -> PipelineJob:
-        """The same, but it reads what is there and stops."""
+        """Return the same job with the trigger ``availableNow``: it reads what is there and stops."""
         return replace(self, options={**self.options, "trigger": {"availableNow": True}})
 
     def session(self) -> SparkSession:
-        """With the settings of the file; ``spark-submit`` decides on what it does not say."""
+        """Return a Spark session with the settings of the file. Other settings are those of ``spark-submit``."""
         builder = SparkSession.builder.appName(self.transactional_id)
         for name, value in self.spark.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
 
     def pipeline(self, spark: SparkSession) -> Pipeline:
-        """Views for the sources, and the query over them. Nothing runs yet."""
+        """Create a view for each source, and return a pipeline over the query. Nothing runs yet."""
         register(spark)
         for view, options in self.sources.items():
             rows = spark.readStream.format("semel").options(**options).load()
@@ -195,7 +198,8 @@ def _sql(said: Mapping[str, Any], folder: Path) -> str:
 
 
 def _client_config(said: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """As options of the source. In a file of their own, passwords stay out of what is kept with the program."""
+    """Read the file of client settings, as options of the source. A separate file keeps passwords out of the pipeline
+    file, which is kept with the program."""
     if "client_config" not in said:
         return {}
     path = folder / _text(said, "client_config")
@@ -221,7 +225,8 @@ def _table(said: Mapping[str, Any], name: str, *, within: str = "") -> Mapping[s
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names with dots, quoted or not: to TOML ``kafka.group.id`` is a table in a table."""
+    """Yield the entries of a table and its subtables under names with dots. In TOML ``kafka.group.id`` without quotes
+    is a table within a table."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")
@@ -230,5 +235,5 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _option(value: object) -> str:
-    """As Spark writes options."""
+    """Return a value as the text that Spark has for options."""
     return str(value).lower() if isinstance(value, bool) else str(value)

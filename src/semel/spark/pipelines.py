@@ -1,6 +1,6 @@
-"""``pipeline``: a streaming DataFrame, written to Kafka exactly once.
+"""The public interface of pipelines: ``pipeline`` writes a streaming DataFrame to Kafka exactly once.
 
-What a start and a batch go through is in docs/design/spark.md.
+docs/design/spark.md has the steps of a start and of a batch.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
-# The least that a task waits for brokers: the default of a producer.
+# A task waits for brokers at least as long as a producer does by default.
 _DELIVERY_TIMEOUT_MS: Final = 120_000
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("semel")`` known to this session, and keep the secrets of its options out of plans."""
+    """Register ``format("semel")`` with this session, and hide the secrets among its options in plans."""
     check_version()
     hide_secrets(spark)
     spark.dataSource.register(SemelDataSource)
@@ -80,17 +80,17 @@ def pipeline(
 ) -> Pipeline:
     """A pipeline that writes ``df`` and commits what it consumed, in one transaction for each micro-batch.
 
-    Columns: ``value``; ``key``, ``headers``, ``partition``, ``timestamp`` if there are any; ``topic``, unless the
-    argument says it. ``arrow`` is a stateless transform of Arrow batches which runs in the tasks that read and write,
-    for a ``df`` that is the source as it was loaded: see ``semel.spark.sink.fused``. ``also`` are sinks beside the
-    topic, or instead of it if there is no ``topic``: see ``semel.spark.sinks``. ``trigger`` is what
-    ``DataStreamWriter.trigger`` takes. ``writers`` is how many tasks write (default: one if the batch is small,
-    else as many as there are slots; no more than partitions), ``attempts`` how often a batch is tried.
-    ``outage_timeout_ms`` is how long the pipeline waits for brokers that are away; the source has an option
-    ``outageTimeoutMs`` for itself. ``tracer_provider`` is for the span of each batch, instead of OpenTelemetry's global
-    one. Other ``settings`` are those of a producer, with underscores:
-    ``compression_type="zstd"``; or with Kafka's names behind ``kafka.``, as the source has them:
-    ``**{"kafka.security.protocol": "SASL_SSL"}``.
+    ``df`` has a column ``value``; optional columns ``key``, ``headers``, ``partition``, ``timestamp``; and a column
+    ``topic`` if the argument ``topic`` is not set. ``arrow`` is a stateless transform of Arrow batches which runs in
+    the tasks that read and write. It requires a ``df`` that is the source as it was loaded: see
+    ``semel.spark.sink.fused``. ``also`` are sinks beside the topic, or instead of it if there is no ``topic``: see
+    ``semel.spark.sinks``. ``trigger`` has the arguments of ``DataStreamWriter.trigger``. ``writers`` is how many tasks
+    write (default: one if the batch is small, else as many as there are slots; no more than partitions), ``attempts``
+    how often a batch is tried. ``outage_timeout_ms`` is how long the pipeline waits for brokers that are away; the
+    source has its own option ``outageTimeoutMs``. ``tracer_provider`` makes the span of each batch, instead of
+    OpenTelemetry's global one. ``reached`` is called at each step of a batch, for tests. Other ``settings`` are those
+    of a producer, with underscores: ``compression_type="zstd"``; or with Kafka's names behind ``kafka.``, as the source
+    has them: ``**{"kafka.security.protocol": "SASL_SSL"}``.
     """
     if "restart_from" in settings:
         raise Refused(
@@ -138,9 +138,10 @@ class Pipeline:
     tracer_provider: TracerProvider | None = None
 
     def start(self) -> StreamingQuery:
-        """Take over, then start the query. Raises ``Refused``, with what to set, before anything is touched.
+        """Take over the transactional id and the groups, then start the query.
 
-        The query's progress names sources and sink: see ``PipelineQuery``. With Spark Connect it is as Spark has it.
+        Raises ``Refused``, with what to set, before anything is changed. The query's progress names sources and sink:
+        see ``PipelineQuery``. With Spark Connect the progress is Spark's own.
         """
         if is_remote(self.df):
             return self._query(RemoteBatches(self._check_query()), self.checkpoint)
@@ -161,50 +162,55 @@ class Pipeline:
         return query
 
     def check(self) -> QueryPlan:
-        """What would run. Raises what ``start`` would, which begins with the same checks. Nothing is changed."""
+        """Check the pipeline as ``start`` does, and return the plan of its query. Nothing is changed.
+
+        Raises what these checks would raise in ``start``.
+        """
         start = self._located()
         with Cluster(**client_settings(self.sink.settings)) as cluster:
             start.check(cluster, self._opened_checkpoint(start.checkpoint_location))
         return start.plan
 
     def recover(self, *, is_written: bool | None = None) -> Recovery:
-        """What is known of a pipeline that does not start because of its checkpoint and its group's offsets.
+        """Return what is known of a pipeline that does not start because of its checkpoint and its group's offsets.
 
-        ``is_written`` says whether the last batch was written, if only the user can know: then the offsets are set, and
-        the next start goes on. Nothing is changed without it.
+        ``is_written`` is the user's answer to whether the last batch was written: with it the offsets are set, and the
+        next start continues from them. Without it nothing is changed.
         """
         start = self._located()
         return start.recover(self._opened_checkpoint(start.checkpoint_location), is_written=is_written)
 
     def rewind(self, to: str, *, is_confirmed: bool = False) -> Rewind:
-        """What would be read and written again if the pipeline began again at ``to``; with ``is_confirmed`` it does so.
+        """Return what would be read and written again if the pipeline began again at ``to``. With ``is_confirmed`` the
+        pipeline is rewound to there.
 
-        ``to`` is ``earliest``, ``latest``, a time (``2026-01-31T12:00:00Z``) or offsets as ``startingOffsets`` has
-        them. The next start begins a new generation: a new checkpoint, and ledgers that know of nothing written. A
-        driver that still runs is superseded.
+        ``to`` is ``earliest``, ``latest``, a time (``2026-01-31T12:00:00Z``) or offsets as in ``startingOffsets``. The
+        start after a rewind begins a new generation, with a new checkpoint, in which the ledgers count no batch as
+        written. A driver that still runs is superseded.
         """
         if is_remote(self.df):
             raise Refused("rewind is not there with Spark Connect: use a classic session")
         return self._check_query().rewind(self._opened_checkpoint(self.checkpoint), to, is_confirmed=is_confirmed)
 
     def progress(self) -> list[PartitionProgress]:
-        """For each partition that is read: how far it is committed, how far it is stable, and the lag between."""
+        """Return, for each partition that is read, the committed offset, the last stable offset and the lag."""
         with Cluster(**client_settings(self.sink.settings)) as cluster:
             return progress_of(plan_of(self.df).sources, cluster)
 
     def sink_progress(self) -> list[SinkProgress]:
-        """For each of the last batches here, and each sink of ``also``: rows, time, and whether it was skipped."""
+        """Return, for each of the last batches that ran here and each sink of ``also``, the number of rows, the time,
+        and whether the batch was skipped."""
         return self.also.recent
 
     def metrics(self) -> dict[str, float]:
-        """Totals of each sink of ``also``, since this pipeline was made: see docs/spark.md.
+        """Return totals of each sink of ``also``, since this object was created: see docs/spark.md.
 
         print(report.metrics()["sink.postgres:totals.rows-total"])
         """
         return self.also.metrics()
 
     def _located(self) -> Start:
-        """The start in the generation in which the pipeline is."""
+        """Return the start of this pipeline in its present generation."""
         start = self._check_query()
         return start if is_remote(self.df) else start.in_generation(self._opened_checkpoint(self.checkpoint))
 
@@ -231,13 +237,16 @@ class Pipeline:
 
     @property
     def _sink_name(self) -> str:
-        """What Spark's progress calls the sink."""
+        """The name of the sink in Spark's progress."""
         names = [name for name in (self.sink.topic, *self.also.names) if name is not None]
         return f"semel[{', '.join(names)}]" if names else "semel"
 
     @property
     def _writes_topic(self) -> bool:
-        """Rows choose their topic only if there are no other sinks: a stray column ``topic`` is no wish to write."""
+        """Whether the pipeline writes to Kafka topics at all.
+
+        If there are other sinks, only the argument ``topic`` says so: a column ``topic`` may be data for them.
+        """
         return self.sink.topic is not None or not self.also
 
     def _check_sinks(self) -> None:
@@ -253,7 +262,7 @@ class Pipeline:
         return self._writer(location).foreachBatch(batches).start()
 
     def _writer(self, location: str) -> DataStreamWriter:
-        """Raises ``Refused`` for settings of the query that Spark does not take."""
+        """Return a writer with the query's settings. Raises ``Refused`` for settings that Spark does not accept."""
         writer = self.df.writeStream.option("checkpointLocation", location)
         asked_of_spark(f"output_mode={self.output_mode!r}", lambda: writer.outputMode(self.output_mode))
         if self.trigger:
@@ -269,10 +278,13 @@ class Pipeline:
 
 
 def _close_after(query: StreamingQuery, batches: MicroBatches) -> None:
-    """An open transaction is aborted when its query ends, so that no reader waits for its timeout."""
+    """Wait until the query ends, then close its clients.
+
+    This aborts an open transaction at once, so that readers do not wait for its timeout.
+    """
     try:
         query.awaitTermination()
     except Exception:
-        pass  # The query itself tells the code that started it.
+        pass  # The code that started the query gets the error from the query.
     finally:
         batches.close(timeout_ms=5_000)

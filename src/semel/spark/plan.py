@@ -34,16 +34,16 @@ STATEFUL: Final = frozenset(
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
     sources: tuple[SourceOptions, ...]
-    """In the order in which Spark's offset log has them."""
+    """The query's sources of the format "semel", in the order of Spark's offset log."""
     foreign: tuple[str, ...]
-    """Streaming sources that are not ours."""
+    """The names of streaming sources of other formats."""
     is_stateful: bool
     names: tuple[str | None, ...] = ()
     """The names that the user gave to the sources, if any."""
 
     @property
     def source_ids(self) -> tuple[str, ...]:
-        """What Spark calls the sources in its offset log."""
+        """Spark's ids of the sources in its offset log: the name of a source, or its number."""
         names = self.names or (None,) * len(self.sources)
         return tuple(str(number) if name is None else name for number, name in enumerate(names))
 
@@ -52,7 +52,8 @@ class QueryPlan:
         return {source.group_id for source in self.sources if source.group_id is not None}
 
     def places(self, ends: Sequence[Offsets]) -> dict[Place, int]:
-        """Offsets of all sources, as the groups have them. ``ends``: source by source, as in Spark's offset log."""
+        """Return the offsets of all sources by group and partition. ``ends`` has one entry for each source, in the
+        order of Spark's offset log."""
         return {
             Place(source.group_id or "", topic_partition): offset
             for source, offsets in zip(self.sources, ends, strict=True)
@@ -85,7 +86,10 @@ class QueryPlan:
 
 
 def nondeterministic_in(root: Any) -> list[str]:
-    """The functions of a plan that Spark calls not deterministic. Those that depend on the order of rows are not."""
+    """Return the functions of a plan that Spark marks as not deterministic.
+
+    Functions that depend on the order of rows are not among them: Spark does not mark them.
+    """
     found = set()
     waiting = [expression for node in _nodes(root) for expression in _all(node.expressions())]
     while waiting:
@@ -101,7 +105,8 @@ def nondeterministic_in(root: Any) -> list[str]:
 
 
 def _name(relation: Any) -> str | None:
-    """What ``DataStreamReader.name`` said. An older version of Spark does not know of names."""
+    """Return the name that ``DataStreamReader.name`` set. ``None`` if there is none, or if this version of Spark has no
+    names."""
     try:
         name = relation.sourceIdentifyingName()
     except Py4JError:

@@ -1,8 +1,8 @@
-"""The progress of a pipeline: the committed offsets of its groups and how much is left to read; and Spark's own.
+"""The progress of a pipeline: the committed offsets of its groups and the lag; and Spark's own progress, completed.
 
-What ``progress_of`` says is read from the brokers, so it is right wherever the query runs, and also before its start
-and after its end. Spark's progress is of one batch. Spark asks a source in Python for its latest offsets, but neither
-for its name nor for metrics, and a function for batches for nothing: ``PipelineQuery`` adds that.
+``progress_of`` reads the brokers, so it is right wherever the query runs, and also before its start and after its end.
+Spark's progress is about one batch. Spark gets the latest offsets from a Python source, but neither its name nor
+metrics, and nothing at all from a function for ``foreachBatch``: ``PipelineQuery`` adds these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from semel.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """One partition that is read. ``committed`` is ``None`` before the first start has taken note of it."""
+    """The progress in one partition that is read. ``committed`` is ``None`` until a first start has committed a
+    starting offset for it."""
 
     group_id: str
     topic_partition: TopicPartition
@@ -33,7 +34,7 @@ class PartitionProgress:
 
     @property
     def lag(self) -> int | None:
-        """Offsets that are stable and not yet consumed. Markers and aborted records take offsets, too."""
+        """The number of offsets that are stable and not yet consumed. It counts markers and aborted records too."""
         return None if self.committed is None else max(0, self.last_stable_offset - self.committed)
 
 
@@ -42,7 +43,7 @@ def progress_of(sources: Iterable[SourceOptions], cluster: Cluster) -> list[Part
     for source in sources:
         partitions = source.subscription.partitions(cluster)
         group_id = source.group_id or ""
-        # In this order: asked the other way round, what is committed could be ahead of what was stable.
+        # In this order, because in the other one a committed offset could be beyond the last stable offset.
         committed = cluster.committed(group_id, partitions)
         ends = cluster.end_offsets(partitions)
         for topic_partition in partitions:
@@ -58,17 +59,17 @@ def total_lag(progress: Iterable[PartitionProgress]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutput:
-    """What became of a batch. ``row_count``: the rows in the topic; ``None`` if there is no topic."""
+    """What a batch has written. ``row_count``: the rows in the topic; ``None`` if there is no topic."""
 
     row_count: int | None
     metrics: Mapping[str, int]
 
 
 class PipelineQuery(StreamingQuery):
-    """Spark's query. Its progress names sources and sink, and says how far behind the sources are and what was written.
+    """Spark's query, with a progress that names sources and sink, and has the lag of the sources and the rows written.
 
-    An error that ends the query is told in one line before it is raised. ``output`` is asked for a batch, ``told`` gets
-    the error.
+    ``output`` returns what a batch has written. ``told`` is called with an error that ends the query, before it is
+    raised to the caller.
     """
 
     def __init__(
@@ -125,7 +126,8 @@ class PipelineQuery(StreamingQuery):
 
 
 def behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
-    """How far a source was behind after a batch, under the names of Spark's own Kafka source, and in all (``lag``)."""
+    """Return the lag of a source after a batch: the three metrics of Spark's own Kafka source, and as ``lag`` the sum
+    over all partitions."""
     end, latest = source.get("endOffset"), source.get("latestOffset")
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return {}

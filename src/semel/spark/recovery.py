@@ -1,7 +1,7 @@
-"""Recovery by hand: what a checkpoint and a group's offsets say, and offsets that are set when the user has decided.
+"""Recovery by hand: what a checkpoint and a group's offsets say about the last batch, for a user who has to decide.
 
 A start goes on by itself wherever it is certain what was written. Where it is not, it refuses, and the user has to say
-whether the last batch was written; this tells what either answer means.
+whether the last batch was written. ``Recovery`` says what either answer means.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _MINUTE_MS = 60_000
 
 
 def last_batch(checkpoint: Checkpoint, plan: QueryPlan) -> LastBatch | None:
-    """``None`` if no batch was planned yet. Raises ``Refused`` for a checkpoint that is not of such a query."""
+    """Return the last batch that the checkpoint planned; ``None`` if there is none.
+
+    Raises ``Refused`` if the checkpoint is of a query with other sources.
+    """
     batch_id = checkpoint.last_batch_id()
     if batch_id is None:
         return None
@@ -40,7 +43,8 @@ def last_batch(checkpoint: Checkpoint, plan: QueryPlan) -> LastBatch | None:
 
 
 def offsets_kept_ms(cluster: Cluster) -> int | None:
-    """How long the brokers keep the offsets of a group that commits nothing; ``None`` if they do not tell."""
+    """Return how long the brokers keep the offsets of a group that commits nothing; ``None`` if the setting cannot be
+    read."""
     try:
         minutes = cluster.broker_setting(_RETENTION)
     except SemelError:
@@ -50,7 +54,7 @@ def offsets_kept_ms(cluster: Cluster) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What is known of a pipeline that does not go on by itself."""
+    """What is known about the last batch of a pipeline, and what its next start would do."""
 
     last: LastBatch
     committed: Mapping[Place, OffsetAndMetadata]

@@ -1,9 +1,9 @@
-"""Secrets of the source's options, hidden in what Spark shows of them: plans, its UI, its event log.
+"""Redaction: hides the secrets among the source's options wherever Spark shows options: plans, its UI, its event log.
 
-Spark prints the options of a source with the plan, and hides those whose name or value looks like a secret to
-``spark.redaction.regex``. A private key does not. So the names of all of them are added to the session's own pattern. A
-server of Spark Connect prints what its client sent, too, in which options are pairs of key and value: for that the
-session has another pattern, of texts.
+Spark prints the options of a source with the plan, and hides those whose name or value matches
+``spark.redaction.regex``. That does not match a private key. So the names of all secret options are added to the
+session's own pattern. A Spark Connect server also prints the plan that the client sent, as text in which options are
+pairs of key and value: for that the session has a second pattern, for texts.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from semel.spark.source.options import PREFIX
 _OPTIONS: Final = "spark.sql.redaction.options.regex"
 _TEXTS: Final = "spark.sql.redaction.string.regex"
 _NAMES: Final = f"{re.escape(PREFIX)}(?:{'|'.join(map(re.escape, PASSWORD_SETTINGS))})"
-# The value in quotes, with escapes. Java's engine would overflow its stack with one alternative for each character.
+# The value in quotes, with escapes. A pattern with an alternative for each character would overflow the stack of Java's
+# regex engine.
 _PAIR: Final = rf'(?i)"{_NAMES}"\s+value: "[^"\\]*(?:\\.[^"\\]*)*+"'
 
 
 def hide_secrets(spark: SparkSession) -> None:
-    """In every plan of this session from now on. What the session hides already stays hidden."""
+    """Hide secret options in every plan of this session from now on. The session's own patterns are kept."""
     _add(spark, _OPTIONS, f"(?i)^{_NAMES}$")
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         _add(spark, _TEXTS, _PAIR)

@@ -1,6 +1,6 @@
-"""The checks before a pipeline starts. The error says what to set instead.
+"""The checks before a pipeline starts. Each raises ``Refused``, which says what to set instead.
 
-Each of these cases would break exactly-once, or block, later and with a less clear message.
+Without its check, each of these cases would later break exactly-once, or block, with a less clear message.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class Refused(ValueError):
-    """The pipeline was not started. The message says what to set."""
+    """The pipeline was not started, and nothing was changed. The message says what to set."""
 
 
 class NoBroker(Refused):
@@ -77,7 +77,7 @@ def check_plan(plan: QueryPlan) -> None:
 
 
 def check_session(spark: SparkSession, writers: int | None) -> int:
-    """How many tasks run at once."""
+    """Check the session's settings, and return how many tasks it runs at once. Raises ``Refused``."""
     if (spark.conf.get("spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
         raise Refused(
             "spark.dynamicAllocation.enabled is true: a barrier stage needs its slots at once. Set it to false, and "
@@ -94,12 +94,12 @@ def check_session(spark: SparkSession, writers: int | None) -> int:
 def _slots(spark: SparkSession) -> int:
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
         return spark.sparkContext.defaultParallelism
-    # A client of Spark Connect is not told; but a range has as many parts.
+    # A client of Spark Connect cannot ask for the parallelism. But a range has that many partitions.
     return spark.range(_MORE_THAN_SLOTS).select(sf.spark_partition_id()).distinct().count()
 
 
 def asked_of_spark(what: str, ask: Callable[[], object]) -> None:
-    """Raises ``Refused`` with Spark's first sentence if Spark refuses ``what``."""
+    """Call ``ask``. Raises ``Refused`` with the first line of Spark's error if Spark refuses ``what``."""
     try:
         ask()
     except (PySparkException, TypeError, ValueError) as error:
@@ -108,7 +108,7 @@ def asked_of_spark(what: str, ask: Callable[[], object]) -> None:
 
 
 def check_output_mode(df: DataFrame, output_mode: str) -> None:
-    """Raises ``Refused`` if Spark does not run this query in this mode. It needs the driver's JVM."""
+    """Raises ``Refused`` if Spark does not run this query in this output mode. The check needs the driver's JVM."""
     spark = df.sparkSession
     if (spark.conf.get("spark.sql.streaming.unsupportedOperationCheck", "true") or "").lower() != "true":
         return
@@ -126,7 +126,10 @@ def check_transaction_timeout(timeout_ms: int, cluster: Cluster) -> None:
 
 
 def longest_transaction_ms(cluster: Cluster) -> int | None:
-    """How long a transaction may take; ``None`` if the broker does not tell: it refuses a longer one when it is set."""
+    """Return the broker's maximum transaction timeout; ``None`` if it cannot be read.
+
+    Then InitProducerId fails if the timeout is too long.
+    """
     try:
         found = cluster.broker_setting(_LONGEST_TRANSACTION)
     except SemelError:
@@ -135,7 +138,7 @@ def longest_transaction_ms(cluster: Cluster) -> int | None:
 
 
 def check_servers(servers: str, *, patience_s: float = _PATIENCE_S) -> None:
-    """Raises ``Refused`` if nothing accepts a connection at any of the addresses: they are wrong, or no broker runs."""
+    """Raises ``NoBroker`` if none of the addresses accepts a connection: they are wrong, or no broker runs."""
     deadline = monotonic() + patience_s
     wanted = addresses([server.strip() for server in servers.split(",")])
     while True:
@@ -155,9 +158,10 @@ def check_servers(servers: str, *, patience_s: float = _PATIENCE_S) -> None:
 def check_brokers(
     cluster: Cluster, servers: str, *, patience_s: float = _PATIENCE_S, timeout_s: float = _ANSWER_S
 ) -> None:
-    """Raises ``NoBroker`` if what accepts connections does not answer as a broker does.
+    """Raises ``NoBroker`` if the server that accepts connections does not answer as a broker does.
 
-    After ``patience_s`` that is said, and not refused yet: a broker that has much to do may take longer.
+    After ``patience_s`` a warning is logged, and only after ``timeout_s`` more the error is raised: a busy broker may
+    take longer.
     """
     if cluster.is_answering(patience_s):
         return
@@ -180,7 +184,10 @@ def transaction_too_long(timeout_ms: int, longest: str = _LONGEST_TRANSACTION) -
 
 
 def check_protocols(sources: tuple[SourceOptions, ...], sink: Mapping[str, Any]) -> None:
-    """One listener speaks one protocol, so a source and a sink at the same address cannot differ in it."""
+    """Raises ``Refused`` if a source and the sink have the same address and different security protocols.
+
+    A listener has one security protocol, so one of them is wrong.
+    """
     for source in sources:
         said, wanted = (str(one.get(_PROTOCOL) or "PLAINTEXT") for one in (source.settings, sink))
         if source.settings["bootstrap_servers"] == sink["bootstrap_servers"] and said != wanted:
@@ -207,7 +214,7 @@ def check_group_is_free(group_id: str, cluster: Cluster) -> None:
     try:
         members = cluster.member_count(group_id)
     except SemelError:
-        return  # A broker that does not tell refuses the first commit instead.
+        return  # If the members cannot be read, the broker refuses the first commit instead.
     if members:
         raise Refused(
             f"group {group_id!r} has {members} members that consume and commit: give the pipeline a group of its own"
@@ -215,7 +222,10 @@ def check_group_is_free(group_id: str, cluster: Cluster) -> None:
 
 
 def check_group_is_undivided(group_id: str, topics: Collection[str], transactional_id: str, cluster: Cluster) -> None:
-    """A group is fenced as a whole: two pipelines that read different topics under it would fence each other."""
+    """Raises ``Refused`` if another pipeline uses the group for topics that this one does not read.
+
+    A group is fenced as a whole, so the two pipelines would fence each other.
+    """
     for (topic, _), at in sorted(cluster.committed(group_id, stable=False).items()):
         note = Note.parse(at.metadata)
         if topic not in topics and note is not None and note.owner not in (None, transactional_id):

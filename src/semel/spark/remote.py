@@ -1,9 +1,9 @@
-"""Spark Connect: the caller is a client, and the batches run in a Python process beside the driver.
+"""Pipelines with Spark Connect: the caller is a client, and the batches run in a Python process beside the driver.
 
-Neither of them has the driver's JVM. So the plan is taken from what the client sends to the server, and the checkpoint
-is read as rows. The start happens in the process that runs the batches, when Spark passes it the function for
-``foreachBatch``: that is before the query starts, and the process that takes over the transactional id is the one that
-commits.
+Neither of them has access to the driver's JVM. So the plan is taken from what the client sends to the server, and the
+checkpoint is read as rows. The start happens in the process that runs the batches, when Spark passes it the function
+for ``foreachBatch``. That is before the query starts, and so the process that takes over the transactional id is the
+one that commits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NODE: Final = re.compile(r"^[\s:+|-]*~?(\w+)", re.MULTILINE)
 
 
 class RemoteBatches:
-    """The function for ``foreachBatch``. Pickling keeps how to start; unpickling starts."""
+    """The function for ``foreachBatch``. Pickling it keeps only the ``Start``; unpickling it executes the start."""
 
     def __init__(self, start: Start) -> None:
         self._start = start
@@ -62,13 +62,14 @@ def _remote_plan(df: Any) -> QueryPlan:
     return QueryPlan(
         sources=tuple(SourceOptions.parse(dict(read.data_source.options), is_streaming=True) for read in ours),
         foreign=tuple(read.data_source.format or "table" for read in reads if read not in ours),
-        # A join of two streams keeps state; which sides of a join are streams is not looked at.
+        # A join of two streams keeps state. The plan's text does not say which sides of a join are streams, so any join
+        # in a query with several streams counts.
         is_stateful=not STATEFUL.isdisjoint(names) or ("Join" in names and len(reads) > 1),
     )
 
 
 def _streaming_reads(message: Any) -> Iterator[Any]:
-    """All reads of streams in a plan, in the order in which Spark numbers its sources: from left to right."""
+    """Yield all reads of streams in a plan, from left to right: the order in which Spark numbers its sources."""
     if message.DESCRIPTOR.name == "Read" and message.is_streaming:
         yield message
     for field, value in message.ListFields():

@@ -1,8 +1,8 @@
-"""Rewinding: a pipeline begins again at other offsets, in a new generation. Everything before it stays as it was.
+"""Rewinding: a pipeline begins again at other offsets, in a new generation. What was written before is not changed.
 
-A generation is a number in the notes beside the group's offsets. It names the checkpoint that counts and the ledger
-lines that count, so one Kafka transaction with the new offsets and the next number is all that a rewind is.
-docs/design/sinks.md says what a crash leaves behind.
+A generation is a number in the notes beside the group's offsets. It says which checkpoint and which ledger lines count,
+so a rewind is a single Kafka transaction, which commits the new offsets with the next number. docs/design/sinks.md says
+what a crash leaves behind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BEFORE_THE_FIRST: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition: where the group is, and where it begins again."""
+    """The move of one partition: the group's committed offset, and the offset at which it begins again."""
 
     place: Place
     committed: int
@@ -43,15 +43,15 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """What a rewind does, or has done. Offsets are counted, among them those of markers."""
+    """What a rewind would do, or has done. Numbers are of offsets, and so include markers."""
 
     moves: tuple[Move, ...]
     generation: int
-    """The one that begins."""
+    """The number of the new generation."""
     checkpoint: str
-    """Its checkpoint location."""
+    """The checkpoint location of the new generation."""
     outputs: tuple[str, ...]
-    """Where what is read again is written again."""
+    """The topics and sinks to which the output is written again."""
     is_stateful: bool
     is_done: bool
 
@@ -61,7 +61,7 @@ class Rewind:
 
     @property
     def left_out(self) -> int:
-        """Offsets that no generation reads, if it goes forward."""
+        """The number of offsets that are never read, because the pipeline moves forward over them."""
         return sum(move.left_out for move in self.moves)
 
     @property
@@ -79,7 +79,7 @@ class Rewind:
         return found
 
     def offsets(self, owner: str) -> dict[Place, OffsetAndMetadata]:
-        """What is committed: the start of the new generation, which no sink has anything of."""
+        """Return the offsets to commit: the start of the new generation, with notes that name no sink."""
         return {
             move.place: OffsetAndMetadata(
                 move.target, str(Note("", _BEFORE_THE_FIRST, move.target, owner=owner, generation=self.generation))
@@ -89,7 +89,10 @@ class Rewind:
 
 
 def parse_target(text: str) -> Where:
-    """``earliest``, ``latest``, offsets as ``startingOffsets`` has them, or a time. Raises ``Refused``."""
+    """Parse the place to rewind to: ``earliest``, ``latest``, offsets as in ``startingOffsets``, or a time.
+
+    Raises ``Refused``.
+    """
     said = text.strip()
     try:
         if said.lower() in ("earliest", "latest") or said.startswith("{"):
@@ -114,7 +117,11 @@ def moves_to(
     begins: Mapping[Place, int],
     ends: Mapping[Place, int],
 ) -> tuple[Move, ...]:
-    """``begins``, ``ends``: what the partitions have. Raises ``Refused`` for an offset that they do not have."""
+    """Return the move of each partition to its target.
+
+    ``begins`` and ``ends`` are the first and the end offset of each partition. Raises ``Refused`` for a target that is
+    not between them.
+    """
     moves = []
     for place, target in sorted(targets.items()):
         if not begins[place] <= target <= ends[place]:
@@ -127,16 +134,19 @@ def moves_to(
 
 
 def generation_of(committed: Iterable[OffsetAndMetadata]) -> int | None:
-    """The generation in which the group is; ``None`` if no note tells."""
+    """Return the generation in the notes beside a group's offsets; ``None`` if there is no note."""
     notes = [Note.parse(at.metadata) for at in committed]
     return max((note.generation for note in notes if note is not None), default=None)
 
 
 def last_generation(checkpoint: Checkpoint) -> int:
-    """The last one that has a checkpoint. ``checkpoint`` is the one that the user named."""
+    """Return the number of the last generation that has a checkpoint. ``checkpoint`` is the one that the user named."""
     return max((int(name) for name in checkpoint.folders(_FOLDER) if name.isdigit()), default=0)
 
 
 def location_of(checkpoint: str, generation: int) -> str:
-    """Where a generation has its checkpoint: within the one that the user named, so that a copy has them all."""
+    """Return the checkpoint location of a generation.
+
+    It is within the one that the user named, so that a copy of that has the checkpoints of all generations.
+    """
     return checkpoint if not generation else f"{checkpoint.rstrip('/')}/{_FOLDER}/{generation}"

@@ -1,11 +1,11 @@
 """The start of a pipeline: check, take over the transactional id, read the group's offsets, in this order.
 
-``check`` raises whatever can be refused without a change, so ``Pipeline.check`` finds what ``start`` would refuse.
-After the take-over the offsets are read again, and refused by the same rules.
+``check`` makes every check that needs no change, so ``Pipeline.check`` finds what ``start`` would refuse. After the
+take-over the offsets are read again, and checked by the same rules: an older driver is now fenced, so it can no longer
+change them.
 
-After the take-over an older driver is fenced, so it cannot change the offsets that are read. A ``Start`` is a value
-that can be sent: with Spark Connect it is executed in the process that runs the batches, not in the one that calls
-``start``.
+A ``Start`` is a value that can be pickled: with Spark Connect it is executed in the process that runs the batches, not
+in the one that calls ``start``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Start:
     plan: QueryPlan
     sink: Sink
     location: str
-    """Of the checkpoint."""
+    """The checkpoint location that the user named."""
     columns: list[str]
     slots: int
     writers: int | None
@@ -88,17 +88,17 @@ class Start:
     arrow: Transform | None = None
     also: OtherSinks = field(default_factory=OtherSinks)
     generation: int = 0
-    """How often the pipeline was rewound; it names the checkpoint that counts."""
+    """How often the pipeline was rewound. It says which checkpoint counts."""
 
     @property
     def checkpoint_location(self) -> str:
         return location_of(self.location, self.generation)
 
     def in_generation(self, checkpoint: Checkpoint) -> Start:
-        """The same start in the generation in which the group is. ``checkpoint`` is the one that the user named.
+        """Return this start with the generation that the group's notes have. ``checkpoint`` is the one that the user
+        named.
 
-        Raises ``NoBroker``. What else cannot be asked is left to ``check`` and ``begin``, which refuse it with what to
-        do.
+        Raises ``NoBroker``. Other errors are ignored here: ``check`` and ``begin`` meet them again, and say what to do.
         """
         self._check_servers()
         try:
@@ -109,13 +109,14 @@ class Start:
             raise
         except (Refused, SemelError):
             noted = None
-        # Offsets that have expired tell nothing: then the last generation that has a checkpoint is meant.
+        # If the offsets have expired there are no notes: then the last generation that has a checkpoint counts.
         return replace(self, generation=last_generation(checkpoint) if noted is None else noted)
 
     def begin(self, checkpoint: Checkpoint, tracer_provider: TracerProvider | None = None) -> MicroBatches:
-        """What is to be called for every batch. Raises ``Refused``, with what to set, before anything is touched.
+        """Execute the start, and return the function to call for every batch.
 
-        A provider is no field: it cannot be sent, and belongs to the process that runs the batches.
+        Raises ``Refused``, with what to set. Nothing is changed before the checks have passed. ``tracer_provider`` is
+        an argument and not a field, because it cannot be pickled and belongs to the process that runs the batches.
         """
         cluster = Cluster(**client_settings(self.sink.settings))
         claim: Claim | None = None
@@ -152,7 +153,7 @@ class Start:
             raise
 
     def check(self, cluster: Cluster, checkpoint: Checkpoint) -> None:
-        """Raises ``Refused``, with what to set. Nothing is changed."""
+        """Make every check that needs no change. Raises ``Refused``, with what to set."""
         self._check_servers()
         self._check_brokers(cluster)
         check_clusters(self.plan.sources, cluster)
@@ -167,7 +168,7 @@ class Start:
         self._check_continuation(cluster, checkpoint)
 
     def recover(self, checkpoint: Checkpoint, *, is_written: bool | None) -> Recovery:
-        """What is known; if it is said whether the last batch was written, the group's offsets are set first."""
+        """Return what is known about the last batch. If ``is_written`` is given, the group's offsets are set first."""
         self._check_servers()
         with Cluster(**client_settings(self.sink.settings)) as cluster:
             self._check_brokers(cluster)
@@ -183,7 +184,7 @@ class Start:
             return Recovery(last, committed, self._continuation(last, committed, cluster)[0])
 
     def rewind(self, checkpoint: Checkpoint, to: str, *, is_confirmed: bool) -> Rewind:
-        """What a rewind would do; it is done if it is confirmed. ``checkpoint`` is the one that the user named."""
+        """Return what a rewind would do; with ``is_confirmed`` do it. ``checkpoint`` is the one that the user named."""
         where = parse_target(to)
         self._check_servers()
         with Cluster(**client_settings(self.sink.settings)) as cluster:
@@ -247,9 +248,10 @@ class Start:
             claim.close(timeout_ms=0)
 
     def _check_continuation(self, cluster: Cluster, checkpoint: Checkpoint) -> None:
-        """A driver that still runs moves the checkpoint and the offsets on: a refusal counts if it is found twice.
+        """Raises ``Refused`` if the checkpoint and the group's offsets do not belong together, twice in a row.
 
-        A dead driver may have left its transaction open: what it would commit is not waited for, but aborted later.
+        Once is not enough, because a driver that still runs may change both between the two reads. The first attempt
+        does not wait for an open transaction, which a dead driver may have left: the take-over will abort it.
         """
         refused: Refused | None = None
         while True:
@@ -264,7 +266,7 @@ class Start:
                 raise refused or error from None
 
     def _spans(self, tracer_provider: TracerProvider | None) -> Spans | None:
-        """As those of a consumer; a pipeline with several groups names none."""
+        """Return what makes the spans of batches. They name the group if there is only one."""
         groups = set(self.plan.group_ids)
         client_id = ProducerConfig.load(self.sink.settings).client.client_id
         return spans_of(tracer_provider, client_id=client_id, group_id=groups.pop() if len(groups) == 1 else None)
@@ -286,7 +288,10 @@ class Start:
         self.also.prepare(owner, committed, checkpoint, self.plan, diverts=diverts, generation=self.generation)
 
     def _offsets(self, cluster: Cluster, checkpoint: Checkpoint, *, stable: bool = True) -> _Offsets:
-        """Raises ``Refused`` if the checkpoint and the group's offsets do not belong together."""
+        """Return the group's committed offsets, and those to commit before the first batch.
+
+        Raises ``Refused`` if the checkpoint and the group's offsets do not belong together.
+        """
         last = last_batch(checkpoint, self.plan)
         committed = self._committed(cluster, stable=stable)
         self._check_generation(committed)
@@ -315,7 +320,7 @@ class Start:
             )
 
     def _committed(self, cluster: Cluster, *, stable: bool = True) -> dict[Place, OffsetAndMetadata]:
-        """C of docs/design/spark.md."""
+        """Return the committed offsets of all groups, with their notes: C in docs/design/spark.md."""
         return {
             Place(source.group_id or "", topic_partition): at
             for source, partitions in self._partitions(cluster)
@@ -323,7 +328,7 @@ class Start:
         }
 
     def _partitions(self, cluster: Cluster) -> list[tuple[SourceOptions, list[TopicPartition]]]:
-        """The partitions of each source."""
+        """Return each source with its partitions. Raises ``Refused`` for a topic or partition that does not exist."""
         try:
             return [(source, source.subscription.partitions(cluster)) for source in self.plan.sources]
         except LookupError as error:
@@ -374,7 +379,7 @@ class Start:
     def _continuation(
         self, last: LastBatch, committed: Mapping[Place, OffsetAndMetadata], cluster: Cluster
     ) -> tuple[Continuation, str | None]:
-        """What a start does, and what it should say about how long offsets are kept."""
+        """Return what a start does, and a warning if the brokers keep offsets for too short a time."""
         idle_ms, kept_ms = int(time() * 1000) - last.planned_ms, offsets_kept_ms(cluster)
         may_have_expired = kept_ms is not None and idle_ms >= kept_ms
         found = continuation(last, committed, may_have_expired=may_have_expired, is_stateful=self.plan.is_stateful)
@@ -395,12 +400,12 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class _Offsets:
     committed: dict[Place, OffsetAndMetadata]
-    """C of docs/design/spark.md."""
+    """The committed offsets of all groups, with their notes: C in docs/design/spark.md."""
     adopted: dict[Place, OffsetAndMetadata]
-    """What is committed before the first batch. If no batch was planned yet: where batch 0 begins, noted for all
-    partitions that are there. If the offsets have expired: those that Spark's commit log tells."""
+    """The offsets to commit before the first batch. If no batch was planned yet: where batch 0 begins, for all
+    partitions that exist. If the offsets have expired: those that follow from Spark's commit log. Else none."""
     notices: tuple[str, ...] = ()
-    """What the user should know, and did not ask."""
+    """Warnings for the log."""
 
 
 def _sinks_noted(at: OffsetAndMetadata | None) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The process of a Spark task: settings that make short tasks fast.
 
-PySpark collects garbage after every task. With all modules that are imported here this takes 40 ms, longer than a small
-task, and the next task waits for it. Objects that exist after the imports are never garbage, so they are excluded once
-(``gc.freeze``).
+PySpark runs Python's garbage collector after every task. With all modules that are imported here this takes 40 ms,
+longer than a small task, and the next task waits for it. Objects that exist after the imports are never garbage, so
+they are excluded once (``gc.freeze``).
 
 Java sends a task its function first and its rows then, and sends the rows only after the function is acknowledged
 (Nagle's algorithm). Linux delays that acknowledgement by 40 ms. So the task sets TCP_QUICKACK, and TCP_NODELAY for what
@@ -26,12 +26,12 @@ _from_java: list[socket.socket] = []
 
 _OPEN_FILES: Final = "/proc/self/fd"
 
-# What is fetched and decoded, and what is encoded and not yet acknowledged.
+# Room for what a task has fetched and decoded, and for what it has encoded and the broker has not yet acknowledged.
 _KEPT_BYTES: Final = 64 * 2**20
 
 
 def prepare_process() -> None:
-    """Prepare the process of this task. Called before the input is read."""
+    """Prepare the process of this task. It must be called before the task reads its input."""
     global _prepared_pid
     if _prepared_pid != os.getpid():
         _prepared_pid = os.getpid()
@@ -41,12 +41,13 @@ def prepare_process() -> None:
         for one in _from_java:
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for one in _from_java:
-        with suppress(OSError):  # It is about speed; a connection that is gone tells the task itself.
+        with suppress(OSError):  # This is about speed only. If the connection is closed, the task will find out itself.
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def _tcp_sockets() -> list[socket.socket]:
-    """Of a process that has not opened any itself: those that it was started with. Empty where there is no Linux."""
+    """Return the TCP sockets with which this process was started, as it has not opened any itself yet. Empty on systems
+    other than Linux."""
     found: dict[str, socket.socket] = {}
     with suppress(OSError):
         for name in os.listdir(_OPEN_FILES):
