@@ -1,8 +1,8 @@
 """The fused path: one task fetches, decodes, transforms, encodes and writes, and no row passes through the JVM.
 
-It is for stateless transforms of Arrow batches. Each sink partition must have one writer. Here no rows are moved for
-that: a record goes to the sink partition with the number of its source partition, and one task has all source
-partitions of one number. So the records of a source partition stay together, and in order.
+It is for stateless transforms of Arrow batches. Each sink partition must have one writer. Here that needs no shuffle: a
+record goes to the sink partition with the number of its source partition, and one task reads all source partitions with
+that number. So the records of a source partition stay together, and in order.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from semel.spark.task_process import prepare_process
 from semel.types import TopicPartition
 
 Transform: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
-"""From the source's columns to ``value`` and, if there are any, ``key``, ``headers``, ``timestamp``."""
+"""A function that takes an Arrow batch with the source's columns and returns one with ``value`` and optionally ``key``,
+``headers`` and ``timestamp``."""
 
 
 def check_fused(df: DataFrame, sink: Sink) -> None:
-    """Raises ``Refused`` for what the fused path does not do."""
+    """Raises ``Refused`` if the fused path cannot run this DataFrame or write to this sink."""
     if not hasattr(df, "_jdf"):
         raise Refused("arrow= looks at the plan in the driver's Java, which Spark Connect hides: use a classic session")
     plan = df._jdf.queryExecution().analyzed()
@@ -58,7 +59,10 @@ def write_fused(
     batch: Batch,
     cluster: Cluster,
 ) -> list[Row]:
-    """The barrier stage of one attempt: the records of the batch, read and written by the same tasks."""
+    """Run the barrier stage of one attempt, in which the same tasks read and write the records of the batch.
+
+    Returns the number of records for each partition.
+    """
     start = {place.topic_partition: offset for place, offset in batch.start.items()}
     end = {place.topic_partition: offset for place, offset in batch.end.items()}
     check_numbers(job, end)
@@ -83,7 +87,7 @@ def check_numbers(job: WriteJob, read: Mapping[TopicPartition, int]) -> None:
 
 
 def shared(splits: Sequence[Split], tasks: int) -> list[list[Split]]:
-    """What each task reads. All partitions of one number are one task's, whatever their topic."""
+    """Return the splits of each task. All partitions with one number are read by one task, whatever their topic."""
     shares: list[list[Split]] = [[] for _ in range(tasks)]
     for split in splits:
         if split.end > split.start:
@@ -94,7 +98,10 @@ def shared(splits: Sequence[Split], tasks: int) -> list[list[Split]]:
 def fuse(
     splits: Sequence[Split], job: WriteJob, transform: Transform, source: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
-    """One task. Like ``write``, it returns when every record is acknowledged, and begins and ends nothing."""
+    """Read, transform and write the splits of one task.
+
+    Like ``write``, it returns when every record is acknowledged, and begins and ends no transaction.
+    """
     job.sink.reached("fetched", job.batch_id)
     topic = job.sink.topic
     assert topic is not None, "check_fused has seen to it"
@@ -125,7 +132,10 @@ def _append(writer: Writer, topic: str, source: TopicPartition, made: pa.RecordB
 
 
 def as_records(made: pa.RecordBatch) -> pa.RecordBatch:
-    """What a transform made, with the columns that are written, as ``encode`` takes them."""
+    """Return the rows that a transform returned, with the columns and types that ``encode`` takes.
+
+    Raises ``BadRow`` if there is no column ``value``.
+    """
     names = made.schema.names
     if "value" not in names:
         raise BadRow(f"arrow= made rows without a column value; they have {', '.join(names)}")
@@ -138,7 +148,7 @@ def as_records(made: pa.RecordBatch) -> pa.RecordBatch:
     if "timestamp" in names:
         timestamps = made.column("timestamp")
         if pa.types.is_timestamp(timestamps.type):
-            # Kafka's clock ticks in milliseconds: what is finer is cut off.
+            # Timestamps in Kafka are milliseconds: smaller units are cut off.
             timestamps = timestamps.cast(pa.timestamp("ms", timestamps.type.tz), safe=False)
         columns["timestamp"] = timestamps.cast(pa.int64())
     return pa.RecordBatch.from_pydict(columns)

@@ -1,4 +1,5 @@
-"""Partitioning of rows: which partition each row goes to, which task writes it, and rows that cannot be written.
+"""Partitioning of rows: chooses the partition of each row and the task that writes it, and finds rows that cannot be
+written.
 
 The law: all rows of one partition go to one writer, so that a partition has one sequence under the batch's epoch.
 """
@@ -24,7 +25,7 @@ from semel.wire.records import HEADER_SIZE
 REASON_HEADER: Final = "semel-error"
 OFFSET_HEADER: Final = "semel-offset"
 
-# What the lengths, deltas and attributes of a record take at most.
+# The lengths, deltas and attributes of a record take at most so many bytes.
 _RECORD_OVERHEAD_BYTES: Final = 32
 
 
@@ -33,9 +34,10 @@ class BadRow(ValueError):
 
 
 class RowPartitioner:
-    """Partitions the rows of one task of one batch. Rows without a key go to one partition, so they stay in order.
+    """Partitions the rows of one task of one batch.
 
-    The next batch uses another partition for them: otherwise a query with one task would fill one partition only.
+    The rows of the task that have no key go to one partition, so they stay in order. In the next batch they go to
+    another one: otherwise a query with one task would write all of them to a single partition.
     """
 
     def __init__(self, job: WriteJob) -> None:
@@ -78,7 +80,7 @@ class RowPartitioner:
     # Rows that cannot be written
 
     def _reasons(self, columns: dict[str, pa.Array]) -> dict[int, str]:
-        """By row, why it cannot be written."""
+        """Return the rows that cannot be written, by their index, with the reason."""
         found: dict[int, str] = {}
         topics = columns["topic"]
         known = pc.is_in(topics, value_set=pa.array(list(self._counts), pa.string()))
@@ -99,9 +101,10 @@ class RowPartitioner:
         return found
 
     def _divert(self, columns: dict[str, pa.Array], reasons: dict[int, str]) -> None:
-        """Send bad rows to the dead-letter topic, with the reason and without values that are too large.
+        """Change bad rows into records for the dead-letter topic, with the reason as a header and without values that
+        are too large.
 
-        Raises ``BadRow`` if there is no such topic.
+        Raises ``BadRow`` if the pipeline has no dead-letter topic, or if that topic does not exist.
         """
         offsets = columns["offset"].to_pylist() if "offset" in columns else None
         dead_letter_topic = self._job.sink.dead_letter_topic
@@ -129,7 +132,7 @@ class RowPartitioner:
     # Partitions
 
     def _partitions(self, columns: dict[str, pa.Array], counts: Int64s, diverted: dict[int, str]) -> Int64s:
-        """``counts`` says for each row how many partitions its topic has."""
+        """Return the partition of each row. ``counts`` has, for each row, the number of partitions of its topic."""
         partitioner = self._job.sink.partitioner
         if partitioner is not None:
             topics, keys, values = (columns[name].to_pylist() for name in ("topic", "key", "value"))
@@ -153,7 +156,7 @@ class RowPartitioner:
 
 
 def _by_topic(topics: pa.DictionaryArray, numbers: Mapping[str, int]) -> Int64s:
-    """For each row, the number of its topic."""
+    """Return, for each row, the number that ``numbers`` has for its topic."""
     of_each = np.array([numbers[name] for name in topics.dictionary.to_pylist()], dtype=np.int64)
     found: Int64s = of_each[topics.indices.to_numpy(zero_copy_only=False)]
     return found

@@ -1,4 +1,4 @@
-"""The sink's settings and the write job of one attempt: values that are sent to the tasks."""
+"""The sink's settings and the write job of one attempt: values that Spark sends to the tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.values import ProducerIdentity
 
 Reached: TypeAlias = Callable[[str, int], None]
-"""Told of every step, with the batch id: for tests that end a process there. See ``POINTS``."""
+"""A function that is called at every step, with the step and the batch id. Tests use it to kill a process there. See
+``POINTS``."""
 
 POINTS: Final = (
     "planned",
@@ -25,7 +26,7 @@ POINTS: Final = (
     "committed",
     "done",
 )
-"""The steps of a batch in order. Those of ``TASK_POINTS`` are reached in tasks, the others in the driver."""
+"""The steps of a batch, in order. Those in ``TASK_POINTS`` happen in tasks, the others in the driver."""
 
 TASK_POINTS: Final = ("fetched", "producing", "produced")
 
@@ -46,7 +47,8 @@ def nothing_reached(point: str, batch_id: int) -> None:
 @dataclass(frozen=True, slots=True)
 class Sink:
     settings: Mapping[str, Any] = field(repr=False)
-    """Of the producer: Kafka's names with underscores; the servers, the transactional id and passwords among them."""
+    """The producer's settings, with underscores in Kafka's names. They include the servers, the transactional id and
+    passwords."""
     topic: str | None
     dead_letter_topic: str | None
     partitioner: Partitioner | None
@@ -55,7 +57,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """One attempt at one batch."""
+    """The work of one attempt at one batch, as the tasks get it."""
 
     sink: Sink
     identity: ProducerIdentity
@@ -63,15 +65,17 @@ class WriteJob:
     now_ms: int
     writers: int
     partition_counts: Mapping[str, int]
-    """Of the topics that the driver knows of. They hold for the batch, whatever happens to the topic meanwhile."""
+    """The number of partitions of each topic that the driver knows. It is not read again during the batch, even if the
+    topic gets more partitions."""
 
 
 def sink_columns(names: Sequence[str], sink: Sink) -> list[str]:
-    """SQL for the columns that are written, under the names and types that the tasks expect.
+    """Return SQL for the columns that the tasks get, under the names and types that they expect.
 
-    Spark's own: key, value, headers, topic, partition; and timestamp. Others are left behind, but for ``offset``: it
-    tells which row is meant if one is wrong. ``task`` tells rows without a key apart. As text, because to Spark a
-    select is then one call, and a batch that is small is mostly calls.
+    These are the columns of Spark's own Kafka sink (key, value, headers, topic, partition), and timestamp. Others are
+    left out, except ``offset``, by which an error names a bad row. ``task`` is added: by it the partition of rows
+    without a key is chosen. The columns are text because a select is then one call to the JVM, and such calls are most
+    of the time of a small batch. Raises ``ValueError`` if there is no value or no topic.
     """
     present = {name.lower(): name for name in names}
     if "value" not in present:
@@ -81,7 +85,7 @@ def sink_columns(names: Sequence[str], sink: Sink) -> list[str]:
     wanted = {name: f"`{present[name]}`" for name in _TYPES if name in present}
     wanted.setdefault("key", "NULL")
     if sink.topic is not None:
-        wanted.pop("topic", None)  # The tasks know it.
+        wanted.pop("topic", None)  # The tasks have it in their job.
     if sink.dead_letter_topic is not None:
         wanted.setdefault("headers", "NULL")
     columns = [f"CAST({said} AS {_TYPES[name]}) AS {name}" for name, said in wanted.items()]
@@ -91,7 +95,7 @@ def sink_columns(names: Sequence[str], sink: Sink) -> list[str]:
 
 
 def partitioned_schema(names: Sequence[str], sink: Sink) -> StructType:
-    """What ``placing`` makes of ``sink_columns``."""
+    """Return the schema of the rows that ``RowPartitioner`` makes of the columns of ``sink_columns``."""
     present = {name.lower() for name in names}
     schema = StructType().add("topic", StringType()).add("partition", IntegerType()).add("writer", IntegerType())
     schema = schema.add("key", BinaryType()).add("value", BinaryType())

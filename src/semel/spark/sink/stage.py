@@ -2,7 +2,7 @@
 
 The rows of a large batch are partitioned by the tasks that produced them, so that several tasks can write. A small
 batch has one writer: its rows are partitioned by the task that writes them, and pass through one Python process less.
-If one task also produced all rows, no rows are moved and there is no stage before.
+If one task also produced all rows, no rows are moved, and the barrier stage is the only one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from semel.spark.sink.writing import WRITTEN_SCHEMA, write
 from semel.spark.task_process import prepare_process
 
 _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
-# How Spark names its rule that all of a barrier stage has one number of tasks.
+# Spark's error for a barrier stage whose parts have different numbers of tasks names this issue.
 _NO_BARRIER: Final = "SPARK-24820"
 
 
 def write_rows(df: DataFrame, names: list[str], job: WriteJob) -> list[Row]:
-    """Write the rows. Returns what each partition took. ``names``: the columns of ``df``, which is slow to ask."""
+    """Write the rows. Returns the number of records for each partition.
+
+    ``names`` are the columns of ``df``, passed because ``df.columns`` is slow.
+    """
     rows = df.selectExpr(*sink_columns(names, job.sink))
     with _as_one_job(df.sparkSession):
         if job.writers == 1:
@@ -44,25 +47,27 @@ def _write_alone(df: DataFrame, rows: DataFrame, job: WriteJob) -> list[Row]:
         try:
             return list(rows.mapInArrow(PartitionAndWriteRows(job), WRITTEN_SCHEMA, barrier=True).collect())
         except (PySparkException, Py4JError) as error:
-            # More tasks come before that one, as in a union of which a part is empty. No task has run yet.
+            # Another part of the stage has more tasks, as in a union with an empty part. No task has run yet.
             if _NO_BARRIER not in str(error):
                 raise
     return list(rows.repartition(1).mapInArrow(PartitionAndWriteRows(job), WRITTEN_SCHEMA, barrier=True).collect())
 
 
 def _is_one_task(df: DataFrame) -> bool:
-    """To the plan of a batch, the whole query is one leaf; with another plan its rows are moved."""
+    """Whether one task produces all rows. It is known only if the whole query is one leaf in the plan of the batch;
+    otherwise the rows are moved."""
     if not hasattr(df, "_jdf"):
-        return False  # Spark Connect does not tell.
+        return False  # With Spark Connect it is not known.
     leaf = df._jdf.queryExecution().logical()
     return leaf.getClass().getSimpleName() == "LogicalRDD" and int(leaf.rdd().getNumPartitions()) == 1
 
 
 @contextmanager
 def _as_one_job(spark: SparkSession) -> Iterator[None]:
-    """Adaptive execution would make a job of each stage, to plan the next one again; here there is nothing to plan.
+    """Disable adaptive query execution within this block, so that the batch runs as one Spark job.
 
-    The query's own plan is behind the DataFrame of a batch, and is not touched.
+    Adaptive execution would run each stage as a job, to optimize the next one by its result; here there is nothing to
+    optimize. The plan of the user's query is a leaf of the batch's DataFrame, and is not affected.
     """
     adaptive = spark.conf.get(_ADAPTIVE) or "true"
     spark.conf.set(_ADAPTIVE, "false")
@@ -72,7 +77,8 @@ def _as_one_job(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(_ADAPTIVE, adaptive)
 
 
-# The tasks. Classes, not closures: a class is pickled by its name, a closure with all its code.
+# The functions that run in tasks. They are classes and not closures, because an object of a class is pickled with the
+# name of its class, and a closure with all its code.
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ class PartitionRows:
 
 @dataclass(frozen=True, slots=True)
 class WriteRows:
-    """Writes rows that were partitioned before."""
+    """Writes rows that an earlier stage has partitioned."""
 
     job: WriteJob
 
@@ -97,7 +103,7 @@ class WriteRows:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAndWriteRows:
-    """Partitions and writes: the batch has one writer."""
+    """Partitions and writes the rows of a batch with one writer."""
 
     job: WriteJob
 

@@ -30,7 +30,7 @@ WRITTEN_SCHEMA: Final = (
     StructType().add("topic", StringType()).add("partition", IntegerType()).add("records", LongType())
 )
 
-# A request costs the same time whatever its size; a broker takes a batch of 1 MiB unless it was told otherwise.
+# A request costs the same time whatever its size, and a broker by default accepts batches of up to 1 MiB.
 _BATCH_BYTES: Final = 1_000_000
 _UNSETTLED_BYTES_MAX: Final = 16 * 2**20
 _NEW_PARTITION_S: Final = 30.0
@@ -38,7 +38,7 @@ _PAUSE_S: Final = 0.05
 
 
 def write(batches: Iterator[pa.RecordBatch], job: WriteJob) -> Iterator[pa.RecordBatch]:
-    """Write the rows; one row for each partition says how many it took."""
+    """Write the rows of one task. Yields one row for each partition, with the number of records written to it."""
     job.sink.reached("fetched", job.batch_id)
     writer: Writer | None = None
     for rows in batches:
@@ -54,7 +54,7 @@ def write(batches: Iterator[pa.RecordBatch], job: WriteJob) -> Iterator[pa.Recor
 
 
 def counts_of(writer: Writer) -> pa.RecordBatch:
-    """What a task that wrote something answers."""
+    """Return the result of a task: the number of records for each partition."""
     topics, partitions = zip(*writer.counts, strict=True)
     return pa.RecordBatch.from_pydict(
         {
@@ -76,12 +76,12 @@ class Writer:
         self._known: set[str] = set()
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Rows that say themselves where they go."""
+        """Send rows that have columns for their topic and partition."""
         for (topic, partition), chosen in _by_partition(rows):
             self.append(topic, partition, chosen)
 
     def append(self, topic: str, partition: int, rows: pa.RecordBatch) -> None:
-        """Rows of one partition. Raises ``OversizedRecord``."""
+        """Send rows to one partition. Raises ``OversizedRecord``."""
         for batch in encode(
             _with_timestamps(rows, self._job.now_ms),
             size_bytes_max=min(_BATCH_BYTES, self._config.max_request_size),
@@ -96,7 +96,7 @@ class Writer:
         self.counts[place] = self.counts.get(place, 0) + rows.num_rows
 
     def finish(self) -> None:
-        self._producer.flush()  # Raises what failed, of whatever batch.
+        self._producer.flush()  # Raises if any record batch has failed.
         while self._unsettled:
             self._unsettled.popleft()[0].result()
 
@@ -116,7 +116,7 @@ class Writer:
                 future = send_batch(self._producer, topic, partition, records, count)
                 break
             except StateError:
-                # A partition that is newer than what this producer knows: trying is what makes it ask.
+                # The partition may be newer than this producer's metadata. The failed call makes it refresh them.
                 if monotonic() >= deadline:
                     raise
                 sleep(_PAUSE_S)
@@ -126,7 +126,7 @@ class Writer:
 
 
 def _by_partition(rows: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
-    """The rows of each partition, in the order in which they came."""
+    """Yield the rows of each partition, in the order in which they came."""
     topics = pc.dictionary_encode(rows.column("topic"))
     partitions = rows.column("partition").to_numpy(zero_copy_only=False).astype(np.int64)
     places = topics.indices.to_numpy(zero_copy_only=False).astype(np.int64) << 32 | partitions
@@ -146,12 +146,12 @@ def _with_timestamps(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
     return rows.set_column(rows.schema.get_field_index("timestamp"), "timestamp", timestamps.fill_null(now_ms))
 
 
-# A worker process is used for many tasks; it connects once. A fork has a producer of its own.
+# A worker process runs many tasks, and keeps its producer for all of them. A forked process makes its own.
 _producers: dict[tuple[int, str], Producer] = {}
 
 
 def attached_producer(job: WriteJob) -> Producer:
-    # A function, of which each task has a copy of its own, does not tell producers apart.
+    # Functions are not part of the key, because each task gets its own copy of them.
     texts = {name: value for name, value in job.sink.settings.items() if not callable(value)}
     key = (os.getpid(), repr(sorted(texts.items())))
     known = _producers.pop(key, None)
@@ -161,7 +161,7 @@ def attached_producer(job: WriteJob) -> Producer:
             _producers[key] = known
             return known
         except SemelError:
-            known.close(timeout_ms=0)  # An earlier task was cut off in the middle.
+            known.close(timeout_ms=0)  # An earlier task was interrupted while it was writing.
     with naming_this_machine():
         producer = Producer(**{"outages": outages_of_process(), **job.sink.settings})
     producer.attach(*job.identity)

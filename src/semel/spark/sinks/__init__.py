@@ -1,12 +1,12 @@
-"""Sinks beside the topic: tables and folders that have every batch of a pipeline exactly once.
+"""Sinks beside the topic: tables and folders to which every batch of a pipeline is written exactly once.
 
     from semel.spark.sinks import SQLite
 
     pipeline(totals, topic="totals", also=[SQLite("totals.db", "totals", mode="upsert", keys=["customer"])], ...)
 
-Open ``protocol.py`` first: what a sink promises, for those who write their own. ``ledger.py`` decides what a sink's
-last batch means for the next one, ``other_sinks.py`` runs the sinks of a pipeline; every other module is one sink or a
-part of it. The design is in docs/design/sinks.md.
+Open ``protocol.py`` first: what a sink must guarantee, also one that a user writes. ``ledger.py`` decides by a sink's
+last batch whether the next one is written, ``other_sinks.py`` runs the sinks of a pipeline; every other module is one
+sink or a part of it. The design is in docs/design/sinks.md.
 """
 
 from __future__ import annotations
@@ -65,5 +65,5 @@ _HOMES = {
     "SinkProgress": "semel.spark.sinks.other_sinks",
 }
 
-# A task imports the sink that it writes for, and the libraries of no other.
+# A task imports only the sink that it writes to, and so only that sink's libraries.
 __getattr__, __dir__ = on_demand(__name__, _HOMES)

@@ -1,15 +1,18 @@
-"""A Delta table, on a file system that driver and executors share. Tasks write Parquet files, the driver commits them.
+"""The sink ``Delta``: a Delta table, on a file system that driver and executors share. Tasks write Parquet files, the
+driver commits them.
 
     lake/totals/part-00000-....parquet        rows; they are in the table once a commit of the log names them
     lake/totals/_delta_log/...                the table's log. Each commit of this sink has a ``txn`` action of Delta's
-                                              protocol: the application is the line's key, the version its number
-    lake/totals/_semel/KEY/00000007.json      the line with the number 7: owner and batch
+                                              protocol: its application id is the line's key, its version the number of
+                                              the line
+    lake/totals/_semel/KEY/00000007.json      the ledger's line with the number 7: owner and batch
 
-The line that counts is the one whose number is the application's version in the table: so rows and line appear in one
-commit. Of two commits with one application, the one that did not see the other fails, by Delta's own rules; a commit of
-any other writer does not hinder. That is what fences: ``prepare`` commits a line without rows.
+The valid line is the one whose number is the version that the table has for the application id: so rows and line appear
+in one commit. By Delta's own rules a commit fails if another one with the same application id was made since the table
+was opened; commits of other writers do not conflict. That fences a driver that was replaced: ``prepare`` commits a new
+line without rows.
 
-The log is written with delta-rs (``deltalake``), not with Delta's jar, which there is for some versions of Spark only.
+The log is written with delta-rs (``deltalake``), not with Delta's jar, which exists for some versions of Spark only.
 """
 
 from __future__ import annotations
@@ -48,10 +51,10 @@ _COMMITS_MAX: Final = 20
 
 
 class Delta:
-    """``Delta("lake/totals")``: any reader of Delta tables reads it.
+    """A sink that appends rows to a Delta table: ``Delta("lake/totals")``. Any reader of Delta tables can read it.
 
-    ``columns`` are names or SQL expressions over the DataFrame, all columns by default. Rows are appended. A table that
-    is not there is made at the start, with the columns of the rows.
+    ``columns`` are names or SQL expressions over the DataFrame, all columns by default. A missing table is created at
+    the start, with the columns of the rows.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class Delta:
             try:
                 self._commit(table, [], Line(owner, line.batch))
             except CommitFailedError as error:
-                failure = error  # Another driver, this one's predecessor or successor, has moved the line: look again.
+                failure = error  # Another driver, an older or a newer one, has changed the line: read it again.
                 continue
             self._owner = owner
             self._remove_old_lines(owner)
@@ -125,7 +128,8 @@ class Delta:
         return DeltaTable(str(self._path))
 
     def _commit(self, table: DeltaTable, added: list[AddAction], line: Line) -> None:
-        """Raises ``CommitFailedError`` if the line was moved since the table was opened."""
+        """Commit files and a new line. Raises ``CommitFailedError`` if the line has changed since the table was
+        opened."""
         assert line.owner is not None, "a line has one"
         transaction = Transaction(_application(line.owner, self.name), self._put_line(line))
         table.create_write_transaction(
@@ -164,7 +168,8 @@ class Delta:
             raise SinkError(f"{self.name}: {file} is gone, the line of the ledger that the table names") from None
 
     def _put_line(self, line: Line) -> int:
-        """A new line, under a number that no other has. It counts once a commit names it."""
+        """Write a new line under a number that no other line has, and return the number. The line becomes valid when a
+        commit names the number."""
         assert line.owner is not None, "a line has one"
         number = max(self._numbers(line.owner), default=0) + 1
         while True:
@@ -200,7 +205,7 @@ def _application(owner: Owner, sink: str) -> str:
 
 
 def _check_table(table: DeltaTable, schema: DeltaSchema, sink: str) -> None:
-    """Raises ``Refused`` for what a commit of added files would not look at."""
+    """Raises ``Refused`` if the table has columns or rules that a commit of added files does not check."""
     metadata = table.metadata()
     if metadata.partition_columns:
         raise Refused(f"{sink}: the table is partitioned by {', '.join(metadata.partition_columns)}; none may be")
@@ -224,7 +229,7 @@ def _check_table(table: DeltaTable, schema: DeltaSchema, sink: str) -> None:
 
 
 def _stored(schema: StructType) -> DeltaSchema:
-    """The schema as Delta has it, in the same JSON. Every column may be null: rows are not looked at when files are
-    added."""
+    """Return Delta's schema for the rows, whose JSON format is the same as Spark's. Every column may be null, because
+    rows are not checked when files are added."""
     nullable = [StructField(field.name, field.dataType, nullable=True) for field in schema]
     return DeltaSchema.from_json(StructType(nullable).json())

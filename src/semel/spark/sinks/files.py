@@ -1,12 +1,14 @@
-"""A folder of Parquet files, with one subfolder for each batch. For a file system that driver and executors share.
+"""The sink ``Files``: a folder of Parquet files, with one subfolder for each batch. Driver and executors must share the
+file system.
 
     totals/batch=00000007/part-00000-....parquet    the rows: Spark, pyarrow and others read the folder as it is
     totals/batch=00000007/_batch.json               the ledger's line of this batch
-    totals/_semel/owner-1000-5/                     where the tasks of that driver write; hidden from readers
+    totals/_semel/owner-1000-5/                     where the tasks of the driver with producer id 1000 and epoch 5
+                                                    write; hidden from readers
 
-The commit is the rename of a complete folder from the owner's folder to its place: rows and line appear at once. The
-next driver renames the owner's folder away before it looks at what is there, so a driver that was replaced has nothing
-left that it could rename.
+The commit renames a complete folder from the owner's folder to its final name: rows and line appear at once. The next
+driver renames the owner's folder away before it reads the last batch, so a driver that was replaced has nothing left to
+rename.
 """
 
 from __future__ import annotations
@@ -41,9 +43,10 @@ _PART_SCHEMA: Final = "file STRING, row_count BIGINT"
 
 
 class Files:
-    """``Files("lake/totals")``: read it with ``spark.read.parquet("lake/totals")``.
+    """A sink that writes a folder of Parquet files: ``Files("lake/totals")``.
 
-    ``columns`` are names or SQL expressions over the DataFrame, all columns by default. A folder has one pipeline.
+    Read it with ``spark.read.parquet("lake/totals")``. ``columns`` are names or SQL expressions over the DataFrame, all
+    columns by default. Only one pipeline may write to a folder.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class Files:
             own.rmdir()
             raise
         for folder in others:
-            # The rename is what fences; removing takes longer than the other driver needs for its commit.
+            # The rename fences the other driver at once. Removing the files takes longer, and it could still commit.
             folder.rename(hidden / f"gone-{uuid4().hex}")
         for left in hidden.glob("gone-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -131,7 +134,8 @@ class Files:
         return self._owner
 
     def _check_groups(self, owner: Owner) -> None:
-        """A folder is for the groups that prepare it first: batches of two pipelines would have the same numbers."""
+        """Raises ``Refused`` if the folder belongs to the pipeline of other groups. It belongs to the one that prepared
+        it first, because the batches of two pipelines would have the same numbers."""
         file = self._path / _HIDDEN / _GROUPS
         try:
             with file.open("x") as new:
@@ -162,7 +166,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class WriteParts:
-    """A task: its rows become one file, whose name no other attempt has."""
+    """The function that runs in a task: it writes the task's rows to one file, whose name no other attempt has."""
 
     folder: str
 
@@ -187,7 +191,8 @@ class WriteParts:
 
 
 def in_utc(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same instants. Spark hands timestamps over in the time zone of its session, which not every reader takes."""
+    """Return the rows with timestamps in UTC, unchanged as points in time. Spark's have the time zone of its session,
+    which not every reader accepts."""
     schema = pa.schema([field.with_type(_type_in_utc(field.type)) for field in rows.schema])
     if schema.equals(rows.schema):
         return rows
@@ -228,7 +233,7 @@ def _number_of(folder: Path) -> int:
 
 
 def sync(path: Path) -> None:
-    """To the disk: the content of a file, or the names in a folder."""
+    """Sync the content of a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

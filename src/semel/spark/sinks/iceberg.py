@@ -1,14 +1,15 @@
-"""An Iceberg table, through its catalog. Tasks write Parquet files, the driver commits them.
+"""The sink ``Iceberg``: an Iceberg table, through its catalog. Tasks write Parquet files, the driver commits them.
 
-The line is a property of the table, set in the commit that adds the snapshot with the rows: rows and line appear at
-once, and no expiry of snapshots removes the line. The summary of each snapshot names the batch too, for people and for
-reads of an earlier state.
+The ledger's line is a property of the table, set in the commit that adds the snapshot with the rows: rows and line
+appear at once, and the expiry of snapshots does not remove the line. The summary of each snapshot names the batch too,
+for people and for reads of an earlier snapshot.
 
-A commit demands that the table's branch is where it was when the line was read. So of two drivers one fails, and so
-does one beside a writer that is no pipeline: then the line is read again, and the commit is tried again only if the
-line is still this driver's. ``prepare`` commits a snapshot without rows, so that a driver it replaces cannot commit.
+A commit requires that the table's branch has not moved since the line was read. So if two drivers commit at the same
+time, or a driver and a writer that is no pipeline, the second commit fails. Then the line is read again, and the commit
+is tried again only if this driver is still the line's owner. ``prepare`` commits a snapshot without rows, so that a
+driver that it replaces cannot commit.
 
-Tables are written with ``pyiceberg``, not with Iceberg's runtime jar, which there is for some versions of Spark only.
+Tables are written with ``pyiceberg``, not with Iceberg's runtime jar, which exists for some versions of Spark only.
 """
 
 from __future__ import annotations
@@ -44,11 +45,13 @@ _CATALOG: Final = "default"
 
 
 class Iceberg:
-    """``Iceberg("db.totals", catalog={"type": "rest", "uri": "https://catalog.example.org"})``.
+    """A sink that appends rows to an Iceberg table.
+
+        Iceberg("db.totals", catalog={"type": "rest", "uri": "https://catalog.example.org"})
 
     ``catalog`` are the properties of pyiceberg's catalog, and its ``name`` if that is not ``default``. ``columns``
-    are names or SQL expressions over the DataFrame, all columns by default. Rows are appended to a table that is there
-    and is not partitioned.
+    are names or SQL expressions over the DataFrame, all columns by default. The table must exist and must not be
+    partitioned.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class Iceberg:
         self._catalog: Any = None
 
     def __repr__(self) -> str:
-        """Without the catalog's properties, which may have a credential."""
+        """Return a text without the catalog's properties, which may have a credential."""
         return f"Iceberg({self._table!r}, name={self.name!r})"
 
     def check(self, rows: DataFrame) -> None:
@@ -123,7 +126,7 @@ class Iceberg:
     # The table
 
     def _loaded(self) -> Table:
-        """As it is now."""
+        """Load the present state of the table from the catalog."""
         if self._catalog is None:
             named = dict(self._catalog_properties)
             self._catalog = load_catalog(named.pop("name", _CATALOG), **named)
@@ -131,17 +134,18 @@ class Iceberg:
         return table
 
     def _loaded_for_commit(self) -> Table:
-        """With a copy of the properties that forbids retries: pyiceberg would commit again on top of another driver's
-        commit, without a look at the line."""
+        """Load the table, and set its commit retries to 0 in this copy: otherwise pyiceberg would commit again on top
+        of another driver's commit, without reading the line."""
         table = self._loaded()
         properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
         table.metadata = table.metadata.model_copy(update={"properties": properties})
         return table
 
     def _commit(self, owner: Owner, paths: list[str], moved: Callable[[Line], Line]) -> None:
-        """``moved`` makes the next line of the line that is there, or raises.
+        """Commit the files and a new line. ``moved`` makes the new line from the present one, or raises.
 
-        An exception that is no refusal leaves the outcome open: ``last_batch`` looks at the table again.
+        After an exception that ``moved`` has not raised, the commit may or may not have happened: ``last_batch`` reads
+        the table again.
         """
         for _ in range(_COMMITS_MAX):
             table = self._loaded_for_commit()
@@ -158,7 +162,7 @@ class Iceberg:
                 transaction.commit_transaction()
                 return
             except CommitFailedException:
-                sleep(_PAUSE_S)  # Another writer was first. The line says whether it was a driver.
+                sleep(_PAUSE_S)  # Another writer has committed first. The line says whether it was a driver.
         raise SinkError(f"{self.name}: other writers were first, {_COMMITS_MAX} times in a row")
 
     # The ledger
@@ -178,7 +182,7 @@ def _property(owner: Owner, sink: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WriteTo:
-    """A task: its rows become one file, whose name no other attempt has."""
+    """The function that runs in a task: it writes the task's rows to one file, whose name no other attempt has."""
 
     io: FileIO
     folder: str

@@ -1,8 +1,8 @@
-"""The last batch of a sink compared with what the group has committed, and with the batch that is to be written. Pure;
-the tables are in docs/design/sinks.md.
+"""Compares the last batch in a sink's ledger with the group's committed offsets, and with the batch to be written.
+Pure; the tables are in docs/design/sinks.md.
 
-The law: a batch is written to a sink only if the sink ends where the batch begins, and is skipped only if the sink has
-this very batch.
+The law: a batch is written to a sink only if the sink's last batch ends where this one begins, and is skipped only if
+the sink has this same batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from semel.spark.sinks.protocol import SinkBatch
 
 
 class LedgerMismatch(ValueError):
-    """A sink has neither a batch nor what comes right before it. Nothing was written."""
+    """The sink's last batch is neither the batch to be written nor the one right before it. Nothing was written."""
 
 
 def refusal_at_start(
@@ -26,15 +26,16 @@ def refusal_at_start(
     is_noted: bool,
     generation: int = 0,
 ) -> str | None:
-    """Why the pipeline cannot go on with this sink; ``None`` if it can.
+    """Return the reason why the pipeline cannot continue with this sink; ``None`` if it can.
 
-    ``committed`` is C. ``planned`` is the last batch that the checkpoint planned. ``is_noted``: the notes beside the
-    committed offsets name this sink. ``generation``: that in which the group is.
+    ``committed`` are the group's committed offsets. ``planned`` is the last batch that the checkpoint planned.
+    ``is_noted``: the notes beside the committed offsets name this sink. ``generation`` is the group's.
     """
     if last is not None and last.generation > generation:
         return _of_a_later_generation(sink, last, generation)
     if last is not None and last.generation < generation:
-        # The line is of before the rewind. In this generation the sink has nothing, or what it had is gone.
+        # The line was written before the rewind. Either the sink has no batch of this generation yet, or its newer line
+        # is gone.
         return _behind(sink, last, committed) if is_noted else None
     if last is None:
         return _deleted(sink) if is_noted else None
@@ -47,7 +48,8 @@ def refusal_at_start(
 
 
 def is_written(sink: str, last: SinkBatch | None, batch: Batch, *, generation: int = 0) -> bool:
-    """Whether the sink has the batch. Raises ``LedgerMismatch`` if it has neither this nor what comes before it."""
+    """Whether the sink has the batch already. Raises ``LedgerMismatch`` if it has neither this batch nor the one right
+    before it."""
     if last is None or last.generation < generation:
         return False
     if last.generation > generation:

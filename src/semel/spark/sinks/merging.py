@@ -1,6 +1,6 @@
 """The SQL that moves staged rows into a table: append, upsert by keys, delete by a column. For SQLite and Postgres.
 
-Both know ``INSERT ... ON CONFLICT DO UPDATE``, so the statements are the same; what differs is how rows get into the
+Both have ``INSERT ... ON CONFLICT DO UPDATE``, so the statements are the same; what differs is how rows get into the
 staging table, and how a transaction is begun.
 """
 
@@ -24,9 +24,9 @@ class Merge:
     mode: Mode = "append"
     keys: tuple[str, ...] = ()
     delete_column: str | None = None
-    """Rows in which this column is true remove the row of their keys. It is no column of the table."""
+    """A column of the rows, but not of the table: a row in which it is true deletes the table's row with equal keys."""
     latest_by: str | None = None
-    """Of several rows with equal keys in one batch, the one in which this column is greatest counts."""
+    """A column by which one of several rows with equal keys in a batch is chosen: the row in which it is greatest."""
 
     def __post_init__(self) -> None:
         if self.mode not in ("append", "upsert"):
@@ -43,7 +43,10 @@ class Merge:
                     raise Refused(f"{name}={value!r} is for mode='upsert'; this is mode='append'")
 
     def table_columns(self, columns: Sequence[str], in_table: Iterable[str]) -> list[str]:
-        """Of the columns of the rows, those that are written. Raises ``Refused`` for one that has no place."""
+        """Return those columns of the rows that are written to the table.
+
+        Raises ``Refused`` if the table lacks one of them, or if the rows lack a column that this merge needs.
+        """
         there = set(in_table)
         left_out = {self.delete_column} if self.latest_by in there else {self.delete_column, self.latest_by}
         written = [name for name in columns if name not in left_out]
@@ -59,21 +62,22 @@ class Merge:
         return written
 
     def check_unique(self, unique: Iterable[frozenset[str]], table: str) -> None:
-        """``unique``: the columns of each unique index. Raises ``Refused`` if none is over the keys."""
+        """Raises ``Refused`` if an upsert has no unique index over its keys. ``unique`` are the columns of each unique
+        index of the table."""
         if self.mode == "upsert" and frozenset(self.keys) not in set(unique):
             raise Refused(
                 f"{table} has no primary key or unique index over {', '.join(self.keys)}, which mode='upsert' needs: "
                 f"CREATE UNIQUE INDEX ON {table} ({_listed(self.keys)})"
             )
 
-    # Of a staging table
+    # SQL over a staging table
 
     def null_keys(self, staging: str) -> str:
-        """A row comes back if a key is null: no unique index would tell such rows apart."""
+        """Return a query that has a row if a key is null somewhere: a unique index does not compare nulls."""
         return f"SELECT 1 FROM {staging} WHERE {' OR '.join(f'{quoted(key)} IS NULL' for key in self.keys)} LIMIT 1"
 
     def repeated_keys(self, staging: str) -> str:
-        """The keys that several rows have come back."""
+        """Return a query for keys that several rows have."""
         keys = _listed(self.keys)
         return f"SELECT {keys} FROM {staging} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
 
@@ -86,10 +90,10 @@ class Merge:
         *,
         where: str = "true",
     ) -> list[str]:
-        """Executed one after the other, they bring the staged rows into the table.
+        """Return the statements that move the staged rows into the table, to be executed in this order.
 
-        ``types`` of the table's columns, where a staged value must be cast to its own. ``where``: a condition on a row
-        of ``staged``.
+        ``types`` are the types of the table's columns, if staged values must be cast to them. ``where`` is a condition
+        on the rows of ``staged``.
         """
 
         def cast(name: str) -> str:
@@ -121,7 +125,7 @@ class Merge:
 def create_table(
     table: str, schema: spark_types.StructType, types: dict[type[spark_types.DataType], str], merge: Merge
 ) -> str:
-    """The statement for a table that takes such rows. Raises ``Refused`` for a type that no column takes."""
+    """Return the statement that creates a table for such rows. Raises ``Refused`` for a type that ``types`` lacks."""
     columns = []
     for field in schema.fields:
         if type(field.dataType) not in types:
@@ -137,7 +141,7 @@ def create_table(
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it, whatever its characters."""
+    """Return a name as a quoted SQL identifier."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 

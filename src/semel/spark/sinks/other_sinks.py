@@ -32,7 +32,8 @@ _RECENT_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SinkProgress:
-    """One batch in one sink. ``is_skipped``: the sink had it already. ``refused_count``: the rows that it left out."""
+    """The result of one batch in one sink. ``is_skipped``: the sink had the batch already. ``refused_count``: how many
+    rows it left out."""
 
     batch_id: int
     sink: str
@@ -62,15 +63,16 @@ class OtherSinks:
 
     @property
     def recent(self) -> list[SinkProgress]:
-        """Of the last batches that ran in this process, oldest first."""
+        """The results of the last batches that ran in this process, oldest first."""
         return list(self._recent)
 
     def metrics(self) -> dict[str, float]:
-        """For each sink, since the pipeline was made: batches, rows, rows left out, batches that were there, time."""
+        """Return totals for each sink since this object was created: batches, rows, rows left out, skipped batches,
+        time."""
         return {f"sink.{sink}.{name}": value for (sink, name), value in sorted(self._totals.items())}
 
     def check(self, rows: DataFrame, *, has_topic: bool) -> None:
-        """Raises ``Refused``. Nothing is changed."""
+        """Check whether the sinks can write such rows. Raises ``Refused``. Nothing is changed."""
         if len(self) + has_topic > 1:
             check_deterministic(rows)
         for sink in self._sinks:
@@ -87,9 +89,10 @@ class OtherSinks:
         diverts: bool = False,
         generation: int = 0,
     ) -> None:
-        """After the take-over, with the offsets that were read after it. Raises ``Refused``.
+        """Prepare every sink, and check that its last batch fits the group's committed offsets. Raises ``Refused``.
 
-        ``diverts``: there is a topic for the rows that a sink does not take. ``generation``: that of the group.
+        It is called after the take-over. ``committed`` are the offsets that were read after it. ``diverts``: there is a
+        dead-letter topic for rows that a sink refuses. ``generation`` is the group's.
         """
         self._generation = generation
         if not self._sinks:
@@ -111,9 +114,11 @@ class OtherSinks:
                 raise Refused(refusal)
 
     def write(self, rows: DataFrame, batch: Batch) -> bool:
-        """Whether a sink took the rows: ``False`` if each of them has the batch, and nothing was computed.
+        """Write the batch to every sink that does not have it yet. Returns whether there was one: if not, the rows were
+        not computed.
 
-        Raises ``SinkFenced``, ``BadRow`` or ``LedgerMismatch`` if nothing else can come of it, else ``SinkError``.
+        Raises ``SinkFenced``, ``BadRow`` or ``LedgerMismatch`` if another attempt would fail in the same way, else
+        ``SinkError``.
         """
         self._refused = []
         written = [self._write(sink, rows, batch) for sink in self._sinks]
@@ -121,7 +126,7 @@ class OtherSinks:
 
     @property
     def refused_rows(self) -> list[RefusedRow]:
-        """What the sinks have left out of the batch that was written last, whether now or before a restart."""
+        """The rows that the sinks have left out of the last batch, whether in this attempt or in an earlier one."""
         return self._refused
 
     def _write(self, sink: BatchSink, rows: DataFrame, batch: Batch) -> bool:
@@ -161,7 +166,7 @@ class OtherSinks:
 
 @contextmanager
 def _refusing(sink: BatchSink) -> Iterator[None]:
-    """Whatever a sink raises before the query starts is a refusal."""
+    """Turn any exception of a sink within this block into ``Refused``: it is raised before the query starts."""
     try:
         yield
     except Refused:
@@ -172,7 +177,7 @@ def _refusing(sink: BatchSink) -> Iterator[None]:
 
 @contextmanager
 def computed_once(rows: DataFrame) -> Iterator[None]:
-    """Within this block all that is made of these rows is made of the same ones."""
+    """Persist the rows within this block, so that all outputs get the same rows and they are computed once."""
     rows.persist()
     try:
         yield
@@ -181,7 +186,7 @@ def computed_once(rows: DataFrame) -> Iterator[None]:
 
 
 def check_deterministic(rows: DataFrame) -> None:
-    """Raises ``Refused`` if Spark says that the same input may give other rows."""
+    """Raises ``Refused`` if Spark marks the query as not deterministic: the same input may give different rows."""
     root = rows._jdf.queryExecution().analyzed()
     if not root.deterministic():
         raise Refused(
@@ -191,7 +196,7 @@ def check_deterministic(rows: DataFrame) -> None:
 
 
 def _planned(checkpoint: Checkpoint, plan: QueryPlan, generation: int) -> SinkBatch | None:
-    """The last batch that the checkpoint planned."""
+    """Return the last batch that the checkpoint planned; ``None`` if there is none."""
     batch_id = checkpoint.last_batch_id()
     ends = None if batch_id is None else checkpoint.ends_of(batch_id, plan.source_ids)
     if batch_id is None or ends is None:

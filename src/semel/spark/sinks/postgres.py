@@ -1,14 +1,14 @@
-"""A table in Postgres. Tasks COPY their rows into a staging table of the batch; the driver moves them into the table.
+"""The sink ``Postgres``: a table in Postgres. Tasks COPY their rows into a staging table of the batch; the driver moves
+them into the table.
 
-The ledger is the table ``semel_ledger`` in the schema of the table. The driver's transaction locks the line, looks at
-its owner and its batch, merges the staged rows, writes the line and drops the staging table: all of it happens, or
-nothing.
+The ledger is the table ``semel_ledger`` in the schema of the table. The driver's transaction locks the ledger's line,
+checks its owner and its batch, merges the staged rows, writes the line and drops the staging table: all or nothing.
 
-Staging is not logged by the server: it is empty after the server has crashed. So the driver counts the staged rows
-inside its transaction, and merges them only if they are all there.
+The staging table is UNLOGGED: it is empty after a crash of the server. So the driver counts the staged rows inside its
+transaction, and merges them only if none is missing.
 
-What stands still elsewhere is not waited for without end: the server ends the transaction of a driver that was stopped
-in the middle of it, and a staging table into which a task that was replaced still copies is left to a later start.
+No wait is endless. The server ends the transaction of a driver that hangs in the middle of it, and a staging table into
+which a replaced task still copies is dropped by a later start.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 _BAD: Final = (psycopg.IntegrityError, psycopg.DataError)
 _WAIT_S: Final = 60.0
 _PAUSE_S: Final = 0.5
-# How long a table that is to be dropped may be in use.
+# How long a drop of a staging table waits while the table is in use.
 _DROP_MS: Final = 1_000
 _TASK: Final = "semel_task"
 _STAGED_SCHEMA: Final = "task STRING, row_count BIGINT"
@@ -70,17 +70,20 @@ _TYPES: Final[dict[type[spark_types.DataType], str]] = {
 
 
 class Postgres:
-    """``Postgres("host=db dbname=shop user=totals", "totals", mode="upsert", keys=["customer"])``.
+    """A sink that writes rows to a table in Postgres.
+
+        Postgres("host=db dbname=shop user=totals", "totals", mode="upsert", keys=["customer"])
 
     ``dsn`` is a connection string or URL of libpq, for the driver and the executors; ``table`` may have a schema before
     it. ``columns`` are names or SQL expressions over the DataFrame, all columns by default. With ``mode="upsert"`` a
-    row replaces the one with equal ``keys``; a row in which ``delete_column`` is true removes it; ``latest_by`` is the
-    column that says which of several rows with equal keys in one batch counts. A server that is away while the query
-    runs is waited for, ``wait_s`` seconds.
+    row replaces the one with equal ``keys``; a row in which ``delete_column`` is true removes it; of several rows with
+    equal keys in one batch the one with the greatest ``latest_by`` counts. If the server is away while the query runs,
+    a connection is tried for ``wait_s`` seconds.
     """
 
     idle_ms: ClassVar[int] = 60_000
-    """How long a driver may say nothing within its transaction. A successor waits for the line for so long at most."""
+    """How long a driver may send nothing within its transaction before the server ends it. A later driver waits for the
+    lock of the line at most that long."""
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class Postgres:
         self._diverts = False
 
     def __repr__(self) -> str:
-        """Without the connection string, which may have a password."""
+        """Return a text without the connection string, which may have a password."""
         return f"Postgres({self._table!r}, name={self.name!r})"
 
     def check(self, rows: DataFrame) -> None:
@@ -125,7 +128,7 @@ class Postgres:
 
     def prepare(self, owner: Owner) -> None:
         with self._transaction() as connection:
-            # Two drivers that make the ledger at once would both fail.
+            # Without this lock, drivers that create the ledger at the same time could fail.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('semel_ledger'))")
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._ledger} (group_id text NOT NULL, sink text NOT NULL, "
@@ -191,8 +194,8 @@ class Postgres:
     def _bring(
         self, connection: psycopg.Connection[Any], staging: str, tasks: list[str], row_count: int, names: list[str]
     ) -> list[RefusedRow]:
-        """Returns the rows that were left out."""
-        # What a task staged of which Spark took another attempt.
+        """Move the staged rows into the table. Returns the rows that were left out."""
+        # Rows of a task attempt whose result Spark did not use.
         connection.execute(f"DELETE FROM {staging} WHERE {_TASK} <> ALL(%s)", (tasks,))
         found = connection.execute(f"SELECT count(*) FROM {staging}").fetchone()
         if found is None or found[0] != row_count:
@@ -232,7 +235,7 @@ class Postgres:
         return [refused_row(self.name, reasons[row[0]], dict(zip(names, row[1:], strict=True))) for row in found]
 
     def _drop_staging(self, prefix: str) -> None:
-        """What attempts that failed have left behind."""
+        """Drop the staging tables with this prefix, which failed attempts have left behind."""
         with self._connected() as connection:
             found = connection.execute(
                 "SELECT tablename FROM pg_tables WHERE schemaname = coalesce(%s, current_schema()) "
@@ -250,12 +253,14 @@ class Postgres:
 
     @property
     def _staging_prefix(self) -> str:
-        """Of the staging tables of this sink of these groups. A name has at most 63 bytes, so theirs is a hash."""
+        """The prefix of the staging tables of this sink and these groups. It has a hash of both, because a name in
+        Postgres has at most 63 bytes."""
         return f"semel_staging_{zlib.crc32(f'{self._prepared().groups}/{self.name}'.encode()):08x}_"
 
     @property
     def _own_prefix(self) -> str:
-        """Of this driver's: one that was replaced does not drop those of its successor."""
+        """The prefix of this driver's staging tables. With it, a driver that was replaced does not drop those of the
+        driver that replaced it."""
         owner = self._prepared()
         return f"{self._staging_prefix}{owner.producer_id}_{owner.producer_epoch}_"
 
@@ -269,7 +274,11 @@ class Postgres:
     def _line(
         self, connection: psycopg.Connection[Any], groups: str, *, is_locked: bool = True
     ) -> tuple[Owner | None, str | None]:
-        """Locked: as the last transaction that changed it has left it, and nothing else changes it before this ends."""
+        """Return owner and batch of the ledger's line.
+
+        ``is_locked`` locks the line: it is as the last committed transaction has left it, and no other transaction can
+        change it before this one ends.
+        """
         found = connection.execute(
             f"SELECT producer_id, producer_epoch, batch FROM {self._ledger} WHERE group_id = %s AND sink = %s"
             + (" FOR UPDATE" if is_locked else ""),
@@ -293,7 +302,7 @@ class Postgres:
 
     @contextmanager
     def _connected(self, wait_s: float | None = None) -> Iterator[psycopg.Connection[Any]]:
-        """The driver's connection, which is closed after an error: then the server ends what was open on it."""
+        """Yield the driver's connection. After an error it is closed, so that the server rolls back its transaction."""
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._dsn, self._wait_s if wait_s is None else wait_s)
         try:
@@ -307,7 +316,8 @@ class Postgres:
 
 @dataclass(frozen=True, slots=True)
 class CopyRows:
-    """A task: its rows are copied in one transaction, under a name that no other attempt has."""
+    """The function that runs in a task: it copies the task's rows into the staging table in one transaction, marked
+    with a name that no other attempt has."""
 
     dsn: str = field(repr=False)
     staging: str
@@ -329,7 +339,10 @@ class CopyRows:
 
 
 def connect(dsn: str, wait_s: float) -> psycopg.Connection[Any]:
-    """A connection. A server that is away is waited for. Raises ``SinkError``, without the connection string."""
+    """Connect to the server, and try again for ``wait_s`` seconds while it is away.
+
+    Raises ``SinkError``, whose message does not have the connection string.
+    """
     deadline = monotonic() + wait_s
     while True:
         try:
@@ -341,7 +354,7 @@ def connect(dsn: str, wait_s: float) -> psycopg.Connection[Any]:
 
 
 def _drop(connection: psycopg.Connection[Any], staging: str) -> None:
-    """Leave it if it is in use: a task that was replaced still copies into it, and may do so for long."""
+    """Drop a staging table, unless it is in use: a replaced task may still copy into it, for a long time."""
     try:
         with connection.transaction():
             connection.execute(f"SET LOCAL lock_timeout = {_DROP_MS}")
@@ -351,7 +364,7 @@ def _drop(connection: psycopg.Connection[Any], staging: str) -> None:
 
 
 def as_csv(rows: pa.RecordBatch, task: str) -> bytes:
-    """As COPY reads it: every value in quotes, and null as nothing."""
+    """Return the rows as CSV for COPY: every value in quotes, and null as an empty field without quotes."""
     arrays = [pa.repeat(pa.scalar(task), rows.num_rows), *(_as_text(column) for column in rows.columns)]
     table = pa.table(arrays, names=[_TASK, *rows.schema.names])
     written = io.BytesIO()
@@ -370,7 +383,8 @@ def _as_text(column: pa.Array) -> pa.Array:
 
 
 def _types_of(connection: psycopg.Connection[Any], table: str) -> dict[str, str]:
-    """The columns that can be written, with their types. Without their lengths: a cast to those would cut off."""
+    """Return the columns that can be written, with their types, but without length limits: a cast to ``varchar(3)``
+    would cut a text off without an error."""
     found = connection.execute(
         "SELECT attname, format_type(atttypid, -1) FROM pg_attribute WHERE attrelid = to_regclass(%s) "
         "AND attnum > 0 AND NOT attisdropped AND attgenerated = ''",

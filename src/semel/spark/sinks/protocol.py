@@ -1,7 +1,7 @@
-"""What a sink beside the topic promises, and the values that it is handed.
+"""The interface of a sink beside the topic, its guarantees, and the values that its methods get.
 
 The law: ``write`` makes the rows and the ledger's line visible in one commit of the sink's own system, and only while
-the line's owner is this driver. Everything else about exactly-once is done for the sink.
+the line's owner is this driver. The pipeline does everything else that exactly-once needs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from semel.types import TopicPartition
 
 
 class SinkError(RuntimeError):
-    """A sink did not take a batch, or did not say whether it took it. The batch is tried again."""
+    """A sink did not accept a batch, or the outcome of its commit is not known. The batch is tried again."""
 
 
 class SinkFenced(SinkError):
@@ -28,10 +28,10 @@ class SinkFenced(SinkError):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The driver that may write: the identity with which it took over the fence of its groups.
+    """The driver that may write: its groups, and the producer id and epoch with which it took over their fence.
 
-    A line is kept for the groups and not for the transactional id: another pipeline that takes over the groups finds
-    the line of the one before, and no batch of either is written twice.
+    A line belongs to the groups and not to the transactional id: another pipeline that takes over the groups finds the
+    line of the one before, and no batch of either is written twice.
     """
 
     groups: str
@@ -40,15 +40,15 @@ class Owner:
     producer_epoch: int
 
     def check_not_older_than(self, other: Owner | None, sink: str) -> None:
-        """Raises ``SinkFenced`` if the line's owner came later.
+        """Raises ``SinkFenced`` if ``other``, the line's owner, took over the groups later than this driver.
 
-        Epochs are ordered within a producer id. Producer ids are not ordered.
+        Epochs are ordered within a producer id. Producer ids are not ordered, so another id never counts as later.
         """
         if other is not None and other.producer_id == self.producer_id and other.producer_epoch > self.producer_epoch:
             raise SinkFenced(f"{sink} belongs to a later driver: {other} instead of {self}")
 
     def check_is(self, other: Owner | None, sink: str) -> None:
-        """Raises ``SinkFenced`` if the line's owner is not this driver."""
+        """Raises ``SinkFenced`` if ``other``, the line's owner, is not this driver."""
         if other != self:
             raise SinkFenced(f"{sink} was taken over by another driver: {other} instead of {self}")
 
@@ -57,10 +57,10 @@ class Owner:
 
 
 def groups_key(group_ids: Iterable[str]) -> str:
-    """The key of a pipeline's line. Most pipelines have one group, whose id it is.
+    """Return the key of a pipeline's line in a ledger. With one group, as most pipelines have, it is the group id.
 
-    Different groups have different keys: ``+`` separates them, and one within an id has a backslash before it, as has a
-    backslash. So ids without these have the keys that they had when nothing was escaped.
+    Several ids are joined by ``+``. A ``+`` or a backslash within an id has a backslash before it, so different groups
+    have different keys. Keys of ids without these characters are the same as in older versions, which escaped nothing.
     """
     ids = sorted(group_ids)
     if len(ids) == 1 and "+" not in ids[0]:
@@ -70,7 +70,7 @@ def groups_key(group_ids: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """A batch as a ledger's line has it: which one it was, and where it ended."""
+    """A batch in a ledger's line: its query id and number, and the offsets where it ends."""
 
     query_id: str
     batch_id: int
@@ -79,7 +79,7 @@ class SinkBatch:
     """How often the pipeline was rewound. A batch of an earlier generation says nothing about this one."""
 
     def __str__(self) -> str:
-        """JSON, which every ledger can keep as a text."""
+        """Return the batch as JSON, which every ledger can store as a text."""
         end: dict[str, dict[str, dict[str, int]]] = {}
         for (group_id, (topic, partition)), offset in self.end.items():
             end.setdefault(group_id, {}).setdefault(topic, {})[str(partition)] = offset
@@ -90,7 +90,7 @@ class SinkBatch:
 
     @classmethod
     def parse(cls, text: str) -> SinkBatch:
-        """Raises ``ValueError`` for a text that no ledger has."""
+        """Parse the text of ``__str__``. Raises ``ValueError`` for any other text."""
         try:
             found: dict[str, Any] = json.loads(text)
             end = {
@@ -106,10 +106,10 @@ class SinkBatch:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A ledger's line, for a sink that keeps it as one text."""
+    """A ledger's line (owner and last batch), for a sink that stores it as one text."""
 
     owner: Owner | None
-    """``None``: there is no line yet."""
+    """``None`` if there is no line yet."""
     batch: SinkBatch | None
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class Line:
 
     @classmethod
     def parse(cls, text: str) -> Line:
-        """Raises ``ValueError`` for a text that no ledger has."""
+        """Parse the text of ``__str__``. Raises ``ValueError`` for any other text."""
         try:
             found: dict[str, Any] = json.loads(text)
             owner, batch = found["owner"], found["batch"]
@@ -131,44 +131,46 @@ class Line:
 
 
 class BatchSink(Protocol):
-    """A sink beside the topic. It is made by the user and called by the pipeline, in the driver."""
+    """A sink beside the topic. The user creates it, and the pipeline calls it in the driver."""
 
     @property
     def name(self) -> str:
-        """Names the sink in its ledger, in the notes beside the offsets, in progress and in errors.
+        """The name of the sink in its ledger, in the notes beside the offsets, in progress and in errors.
 
-        It is unique within the pipeline. Under another name the sink has another line, and begins where the group is.
+        It is unique within the pipeline. Under another name the sink has another line, and begins at the group's
+        committed offsets.
         """
 
     def check(self, rows: DataFrame) -> None:
-        """Raise ``Refused``, with what to do, if rows such as these cannot be written. Change nothing."""
+        """Raise ``Refused``, with what to do, if rows with such columns cannot be written. Change nothing."""
 
     def prepare(self, owner: Owner) -> None:
-        """Make the ledger if there is none, put the owner into the line, and remove what dead drivers have left.
+        """Create the ledger if there is none, write the owner into the line, and remove what dead drivers have left.
 
-        From here on the commit of any other driver must fail. Raise ``SinkFenced`` if a later driver is there already.
+        After this call the commit of any other driver must fail. Raise ``SinkFenced`` if a later driver already owns
+        the line.
         """
 
     def last_batch(self) -> SinkBatch | None:
-        """The batch in the line of these groups and this sink."""
+        """Return the batch in the ledger's line of these groups and this sink; ``None`` if it has none."""
 
     def write(self, rows: DataFrame, batch: SinkBatch) -> int:
         """Write the rows and the line in one commit, and return how many rows were written.
 
         Raise ``SinkFenced`` if the line's owner is not the one of ``prepare``. Any other exception means that the batch
-        may or may not be there: ``last_batch`` is asked before the next attempt.
+        may or may not have been written: ``last_batch`` is called before the next attempt.
         """
 
 
 @runtime_checkable
 class DivertingSink(BatchSink, Protocol):
-    """A sink whose system may refuse a single row. In a pipeline with a dead-letter topic it leaves such rows out."""
+    """A sink whose system may refuse single rows. In a pipeline with a dead-letter topic it leaves such rows out."""
 
     def divert(self) -> None:
-        """From now on ``write`` leaves out rows that are refused, and keeps them in the commit of the line.
+        """Make ``write`` leave out refused rows from now on, and store them with the line in the same commit.
 
         Without this call such a row stops the batch with ``BadRow``.
         """
 
     def refused_rows(self) -> Sequence[RefusedRow]:
-        """What was left out of the batch in the line."""
+        """Return the rows that were left out of the batch in the line."""

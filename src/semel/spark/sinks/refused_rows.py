@@ -1,8 +1,8 @@
-"""Rows that a table does not take: found by halving the batch, kept with the ledger's line, and told to the dead-letter
+"""Rows that a table refuses: found by halving the batch, stored with the ledger's line, and sent to the dead-letter
 topic.
 
-The law: a row that was left out is in the same commit as the rows that were taken. A batch that runs again is skipped
-by its sink, and what the sink left out is then read from its ledger: so it is in the topic once, as all else.
+The law: the rows that were left out are stored in the same commit as the rows that were written. If the batch runs
+again, its sink skips it, and the rows left out are read from the ledger: so they too are in their topic exactly once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROW: Final = "semel_row"
 SINK_HEADER: Final = "semel-sink"
 SOURCE_HEADER: Final = "semel-source"
 
-# More of them in one batch are no bad rows, but a table that does not fit.
+# If more rows of one batch are refused, the table does not fit the query: then the batch fails.
 REFUSED_MAX: Final = 1_000
 
 _SOURCE: Final = {"topic": "semel_topic", "partition": "semel_partition", "offset": "semel_offset"}
@@ -29,7 +29,7 @@ _SOURCE: Final = {"topic": "semel_topic", "partition": "semel_partition", "offse
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A row that a sink has left out, and where it came from, as far as the DataFrame has the columns."""
+    """A row that a sink has left out, with its source topic, partition and offset if the DataFrame has such columns."""
 
     sink: str
     reason: str
@@ -40,7 +40,7 @@ class RefusedRow:
 
     @property
     def value(self) -> bytes:
-        """The record's: the columns as they were to be written, in JSON."""
+        """The value of the dead-letter record: the columns of the row, as they were to be written, in JSON."""
         return json.dumps(self.row, ensure_ascii=False).encode()
 
     @property
@@ -54,7 +54,7 @@ class RefusedRow:
 
 
 def as_text(refused: Iterable[RefusedRow]) -> str | None:
-    """For the ledger."""
+    """Return the rows as text for the ledger; ``None`` if there are none."""
     found = [asdict(one) for one in refused]
     return json.dumps(found) if found else None
 
@@ -64,13 +64,13 @@ def parse(text: str | None) -> list[RefusedRow]:
 
 
 def source_columns(names: Sequence[str]) -> list[str]:
-    """SQL for the columns that tell where a row came from, under names that no table has."""
+    """Return SQL for the columns with a row's source topic, partition and offset, under names that no table has."""
     present = {name.lower(): name for name in names}
     return [f"{present[name]} AS {own}" for name, own in _SOURCE.items() if name in present]
 
 
 def is_own(column: str) -> bool:
-    """Whether a staged column is for refused rows only, and not written."""
+    """Whether a column of the staging table is there for refused rows only, and is not written to the table."""
     return column == ROW or column in _SOURCE.values()
 
 
@@ -87,10 +87,12 @@ def merge_in_parts(
     statements: Callable[[str], Iterable[str]],
     bad: tuple[type[Exception], ...],
 ) -> dict[int, str]:
-    """Bring the staged rows into the table, all but those that it does not take. Returns why, by the row's number.
+    """Move the staged rows into the table, except those that it refuses. Returns the reason for each refused row, by
+    the row's number.
 
-    ``statements`` of the rows for which a condition holds. ``bad`` are the errors that are about a row. Raises
-    ``BadRow`` if there are too many. Within a transaction of the caller, who numbers the rows.
+    It runs within a transaction of the caller, which has numbered the rows. ``statements`` returns the statements for
+    the rows that meet a condition. ``bad`` are the exceptions that are about a row. Raises ``BadRow`` if too many rows
+    are refused.
     """
     keys = " AND ".join(f"staged.{quoted(key)} IS NOT NULL" for key in merge.keys)
     refused: dict[int, str] = {}
@@ -117,8 +119,11 @@ def merge_in_parts(
 
 
 def refused_by_halves(first: int, last: int, attempt: Callable[[int, int], str | None]) -> dict[int, str]:
-    """The numbers of the rows that are refused, each with the reason. ``attempt`` takes a range as a whole, or says why
-    it does not. In the order of the rows: of two that exclude each other, the first is taken."""
+    """Return the numbers of the refused rows, each with the reason.
+
+    ``attempt`` writes a whole range of rows and returns ``None``, or writes nothing and returns the reason. Ranges are
+    tried in the order of the rows: of two rows that exclude each other, the first is written.
+    """
     refused: dict[int, str] = {}
     waiting = [(first, last)]
     while waiting:
@@ -146,7 +151,7 @@ def check_count(refused: Mapping[int, str]) -> None:
 def _json_value(value: Any) -> Any:
     match value:
         case float() if not isfinite(value):
-            return str(value)  # JSON has no number for it.
+            return str(value)  # JSON has no number for NaN and infinity.
         case None | bool() | int() | float() | str():
             return value
         case bytes() | memoryview():

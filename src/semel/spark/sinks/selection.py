@@ -1,6 +1,6 @@
-"""What of a DataFrame a sink writes: names of columns, or SQL expressions over them; else all columns.
+"""The columns of a DataFrame that a sink writes: by name, or as SQL expressions over them; all columns by default.
 
-A sink that leaves out bad rows also stages where each row came from.
+A sink that leaves out refused rows also stages the source topic, partition and offset of each row.
 """
 
 from __future__ import annotations

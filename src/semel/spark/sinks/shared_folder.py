@@ -22,6 +22,6 @@ class SharedFolder:
         return cls(Path(path).absolute(), bool(_URL.match(str(path))))
 
     def check(self, sink: str) -> None:
-        """Raises ``Refused`` where the path cannot be that of a folder."""
+        """Raises ``Refused`` if the path is a URL."""
         if self.is_url:
             raise Refused(f"{sink}: the path is that of a folder which driver and executors share, not a URL")

@@ -1,7 +1,8 @@
-"""A table in an SQLite file. For tests, demos and small results: the driver collects the rows and writes them.
+"""The sink ``SQLite``: a table in an SQLite file. For tests, demos and small results: the driver collects the rows and
+writes them.
 
-The ledger is the table ``semel_ledger`` in the same file. Rows and line are one transaction of SQLite, begun with
-BEGIN IMMEDIATE, so that of two drivers one looks at the line after the other has committed.
+The ledger is the table ``semel_ledger`` in the same file. Rows and line are written in one transaction of SQLite. It
+begins with BEGIN IMMEDIATE, so that of two drivers the second one reads the line after the first one has committed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _STAGING: Final = "temp.semel_staging"
 _BUSY_S: Final = 30.0
 _BAD: Final = (sqlite3.IntegrityError, sqlite3.DataError)
 
-# SQLite keeps what it has no type for as text that sorts as it should.
+# SQLite has no type for dates and times: they are stored as text that sorts in the right order.
 _TYPES: Final[dict[type[spark_types.DataType], str]] = {
     spark_types.StringType: "TEXT",
     spark_types.BinaryType: "BLOB",
@@ -50,11 +51,13 @@ _TYPES: Final[dict[type[spark_types.DataType], str]] = {
 
 
 class SQLite:
-    """``SQLite("totals.db", "totals", mode="upsert", keys=["customer"])``.
+    """A sink that writes rows to a table in an SQLite file.
+
+        SQLite("totals.db", "totals", mode="upsert", keys=["customer"])
 
     ``columns`` are names or SQL expressions over the DataFrame, all columns by default. With ``mode="upsert"`` a row
-    replaces the one with equal ``keys``; a row in which ``delete_column`` is true removes it; ``latest_by`` is the
-    column that says which of several rows with equal keys in one batch counts.
+    replaces the one with equal ``keys``; a row in which ``delete_column`` is true removes it; of several rows with
+    equal keys in one batch the one with the greatest ``latest_by`` counts.
     """
 
     def __init__(
@@ -147,7 +150,7 @@ class SQLite:
         connection.executemany(f"INSERT INTO {_STAGING} VALUES ({marks})", zip(*values, strict=True))
 
     def _bring(self, connection: sqlite3.Connection, names: list[str]) -> list[RefusedRow]:
-        """Returns the rows that were left out."""
+        """Move the staged rows into the table. Returns the rows that were left out."""
         if self._merge.mode == "upsert":
             if not self._diverts and connection.execute(self._merge.null_keys(_STAGING)).fetchone():
                 raise BadRow(f"a row for {self.name} has no value in one of its keys {', '.join(self._merge.keys)}")
@@ -198,7 +201,7 @@ class SQLite:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Committed when the block is done, rolled back when it raises."""
+        """Run this block in a transaction. It is committed at the end of the block, and rolled back if that raises."""
         with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:

@@ -1,6 +1,7 @@
-"""Offsets in Spark's JSON: an object of topics, each an object of partitions; and the options that users write.
+"""Offsets in Spark's JSON, an object of topics with objects of partitions, and the options that say where to begin and
+to end.
 
-The same text is used in ``startingOffsets``, in Spark's offset log and in its progress, as in Spark's own Kafka source.
+The same JSON is used in ``startingOffsets``, in Spark's offset log and in its progress, as in Spark's own Kafka source.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _EARLIEST: Final = -2
 
 
 def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Sorted, so that equal offsets are equal texts: Spark compares the texts to know whether there is anything new."""
+    """Return offsets as Spark's JSON has them, sorted. Equal offsets must give equal texts, because Spark compares the
+    texts to find out whether there are new records."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -46,7 +48,10 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """At the first record that is as late; ``or_latest``: behind the last one if none is, else that is an error."""
+    """The offset of the first record with this timestamp or a later one.
+
+    If there is no such record: with ``or_latest`` the last stable offset, else an error.
+    """
 
     timestamp_ms: int
     or_latest: bool
@@ -54,7 +59,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class ByPartition:
-    """Said for each partition. Spark asks for all of them, and so does this."""
+    """A place for each partition. As with Spark's own source, every partition must be named."""
 
     places: Mapping[TopicPartition, int | Earliest | Latest | AtTime]
 
@@ -63,7 +68,7 @@ Place: TypeAlias = Earliest | Latest | AtTime | ByPartition
 
 
 def parse_place(option: str, text: str, *, at_end: bool = False) -> Place:
-    """What ``startingOffsets`` or ``endingOffsets`` says: a word, or JSON in which -2 is earliest and -1 latest."""
+    """Parse ``startingOffsets`` or ``endingOffsets``: a word, or JSON in which -2 is earliest and -1 is latest."""
     match text.strip().lower():
         case "earliest" if not at_end:
             return Earliest()
@@ -87,7 +92,7 @@ def parse_times(option: str, text: str, *, or_latest: bool) -> Place:
 
 
 def parse_assign(text: str) -> list[TopicPartition]:
-    """``{"orders": [0, 1]}``"""
+    """Parse the option ``assign``, such as ``{"orders": [0, 1]}``."""
     try:
         return [TopicPartition(topic, int(index)) for topic, indexes in json.loads(text).items() for index in indexes]
     except (ValueError, AttributeError, TypeError):
@@ -95,7 +100,11 @@ def parse_assign(text: str) -> list[TopicPartition]:
 
 
 def resolve(place: Place, partitions: Iterable[TopicPartition], cluster: Any, *, option: str) -> Offsets:
-    """The offset of every partition. ``cluster`` is a ``Cluster``, or what answers as one."""
+    """Return the offset that a place means in every partition.
+
+    ``cluster`` is a ``Cluster``, or an object with the same methods. Raises ``ValueError``, with the option's name, if
+    the place does not fit the partitions.
+    """
     wanted = list(partitions)
     places = dict.fromkeys(wanted, place) if not isinstance(place, ByPartition) else _said(place, wanted, option)
     found: Offsets = {tp: said for tp, said in places.items() if isinstance(said, int)}

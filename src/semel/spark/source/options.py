@@ -1,6 +1,6 @@
-"""The options of the source, with Spark's names wherever the meaning is the same.
+"""The options of the source, with the names of Spark's own Kafka source wherever the meaning is the same.
 
-Unknown options raise an error: an ignored option would show up as missing data.
+Unknown options raise an error, because an ignored option could show up as missing data.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _ISOLATION: Final = "kafka.isolation.level"
 READ_COMMITTED: Final = "read_committed"
 _TIMEOUT: Final = "default_api_timeout_ms"
 OUTAGE_TIMEOUT_MS: Final = 600_000
-"""How long a streaming query waits for brokers that are away. A client by itself waits for a minute."""
+"""How long a streaming query waits for brokers that are away. The default of a client is one minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions are read: exactly one of the three is set."""
+    """The partitions to read: topics, a pattern of topic names, or partitions. Exactly one of the three is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -56,7 +56,8 @@ class Subscription:
         return self.pattern or ",".join([*self.topics, *map(str, self.assigned)])
 
     def partitions(self, cluster: Cluster) -> list[TopicPartition]:
-        """The partitions that exist now. Raises ``LookupError`` for a topic that was named and does not."""
+        """Return the partitions that exist now. Raises ``LookupError`` for a named topic or partition that does not
+        exist."""
         if self.pattern is not None:
             pattern = re.compile(self.pattern)
             return _all_of(cluster.topics(), lambda name: pattern.fullmatch(name) is not None)
@@ -75,12 +76,12 @@ class Subscription:
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     settings: Mapping[str, str] = field(repr=False)
-    """Of the client: Kafka's names with underscores. Passwords are among them."""
+    """The client's settings, with underscores in Kafka's names. They may include passwords."""
     group_id: str | None
     subscription: Subscription
     starting: Place
     starting_option: str | None
-    """The option that said it."""
+    """The name of the option that set ``starting``."""
     ending: Place
     max_offsets_per_trigger: int | None
     min_partitions: int | None
@@ -90,7 +91,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-        """Raises ``ValueError`` that names the option."""
+        """Parse the options of a source. Raises ``ValueError``, which names the option."""
         given = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): name for name in _KNOWN}
         kafka = {name: value for name, value in given.items() if name.startswith(PREFIX)}
@@ -159,7 +160,7 @@ def _starting(said: Mapping[str, str], default: Place) -> Place:
     if strategy not in ("error", "latest"):
         raise ValueError(f"startingOffsetsByTimestampStrategy is {strategy!r}; it is error or latest")
     or_latest = strategy == "latest"
-    # Spark's order: the timestamp of all, then those of each, then offsets.
+    # The precedence is Spark's: a timestamp for all partitions, then timestamps by partition, then offsets.
     if "startingTimestamp" in said:
         return AtTime(_integer(said, "startingTimestamp"), or_latest)
     if "startingOffsetsByTimestamp" in said:

@@ -1,7 +1,7 @@
-"""Reading one split: its records as Arrow batches, with the columns of Spark's own Kafka source.
+"""Reads the records of splits as Arrow batches, with the columns of Spark's own Kafka source.
 
-A split ends at its end offset. Markers, aborted records and compacted records are skipped, so a split may have no
-records at its end, or none at all. Data that is gone is an error, unless the user chose otherwise.
+A split ends at its end offset. Markers, aborted records and records removed by compaction are skipped, so a split may
+have no records at its end, or none at all. Missing data is an error, unless ``failOnDataLoss`` is false.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HEADERS_SCHEMA: Final = "headers array<struct<key: string, value: binary>>"
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _MICROSECONDS: Final = pa.scalar(1000, pa.int64())
 _EMPTY_ANSWERS_MAX: Final = 60
-# Of records that were not seen yet.
+# The assumed sizes of a record and of a batch, until the first ones have been read.
 _RECORD_BYTES_GUESSED: Final = 1024
 _BATCH_BYTES_GUESSED: Final = 64 * 1024
 
@@ -59,7 +59,8 @@ def read_split(
 def read_splits(
     splits: Iterable[Split], cluster: Cluster, *, include_headers: bool, fail_on_data_loss: bool
 ) -> Iterator[tuple[Split, pa.RecordBatch]]:
-    """The records of one split after the other. What a split begins with is fetched while the one before is read."""
+    """Yield the records of one split after the other. The first records of a split are fetched while the split before
+    is read."""
     begun: list[_Reading] = []
     for split in splits:
         begun.append(_Reading(split, cluster, fail_on_data_loss))
@@ -70,9 +71,11 @@ def read_splits(
 
 
 def first_headers(splits: Sequence[Split], cluster: Cluster, *, count_max: int) -> list[Headers]:
-    """The headers of the first records of some splits, ``count_max`` records at most, all splits alike.
+    """Return the headers of the first records of the splits, of at most ``count_max`` records, divided evenly among the
+    splits.
 
-    One fetch for each split: what its answer does not have is left out, and so is a split that cannot be read.
+    There is one fetch for each split. Records that its response does not have are left out, and so are splits that
+    cannot be read.
     """
     chosen = [split for split in splits if split.end > split.start][:count_max]
     if not chosen:
@@ -100,7 +103,7 @@ def _headers_between(split: Split, data: RawBatches) -> list[Headers]:
 
 
 class _Reading:
-    """Of one split, whose first records are on their way."""
+    """The reading of one split. The fetch of its first records is sent at once."""
 
     def __init__(self, split: Split, cluster: Cluster, fail_on_data_loss: bool) -> None:
         self._split = split
@@ -124,7 +127,8 @@ class _Reading:
                 continue
             headers = list(iterate_headers(data.records, allow_partial_tail=True))
             if not headers:
-                # Up to here it was stable when the batch was planned; a leader that has just taken over may lag.
+                # When the batch was planned, the last stable offset had reached the split's end. That of a new leader
+                # may still be behind.
                 empty_answers += 1
                 if empty_answers > _EMPTY_ANSWERS_MAX:
                     found = f"the log is stable up to {data.last_stable_offset}"
@@ -135,7 +139,7 @@ class _Reading:
             start, self._offset = self._offset, max(headers[-1][1].next_offset, self._offset)
             self._see(headers)
             if self._offset < end:
-                self._fetch()  # On its way while these are decoded.
+                self._fetch()  # The next fetch is in flight while these records are decoded.
             sound = _sound(split.topic_partition, data.records, headers, data, end)
             for rows in decode(data.records, sound, include_headers=include_headers):
                 rows = _between(rows, start, end)
@@ -143,7 +147,8 @@ class _Reading:
                     yield split, _as_spark(rows, split.topic_partition)
 
     def _fetch(self) -> None:
-        """What is left by what was seen so far, and a batch more: one that is cut off at its end would be in vain."""
+        """Send the next fetch. Its size is what the rest of the split should take, judged by the records read last, and
+        one batch more: a batch that is cut off at its end would have to be fetched again."""
         left = self._split.end - self._offset
         wanted = left * self._seen_bytes // self._seen_offsets + self._largest_bytes
         self._future = self._cluster.fetch(self._split.topic_partition, self._offset, wanted)
@@ -171,7 +176,8 @@ def _sound(
 
 
 def _between(rows: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
-    """A batch may begin before the offset that was asked for, and end behind the last one that is wanted."""
+    """Return the rows with offsets from ``start`` up to, and without, ``end``: a record batch may begin before the
+    fetched offset, and end after the last one that is wanted."""
     offsets = rows.column("offset").to_numpy()
     low, high = np.searchsorted(offsets, (start, end))
     return rows.slice(int(low), int(high - low))

@@ -1,8 +1,8 @@
 """The data source "semel": topics as streaming and batch DataFrames, with the columns of Spark's own Kafka source.
 
-Where a streaming query begins: at what ``kafka.group.id`` has committed, else at ``startingOffsets``. The pipeline
-commits starting offsets before the query starts, so there the group decides. Partitions that appear while a query runs
-are read from their beginning.
+A streaming query begins at the committed offsets of ``kafka.group.id``, else at ``startingOffsets``. A pipeline commits
+the starting offsets before its query starts, so it always begins at committed offsets. Partitions that appear while a
+query runs are read from their beginning.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ try:
         SupportsTriggerAvailableNow,
     )
 except ImportError:
-    check_version()  # A version that lacks these is refused by its name, not by theirs.
+    check_version()  # For an old version of Spark this error is clearer than the one about a missing name.
     raise
 
 
@@ -59,14 +59,14 @@ class SemelDataSource(DataSource):
 
 
 class SplitsPartition(InputPartition):
-    """What one task reads, one split after the other."""
+    """The splits that one task reads, one after the other."""
 
     def __init__(self, splits: list[Split]) -> None:
         self.splits = splits
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """In the planner: offsets and splits. In tasks: ``read``, of which nothing is kept."""
+    """The streaming reader. The planner calls it for offsets and splits; a task calls only ``read``, on a copy."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end: Offsets | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """In a task, before it is told what to read."""
+        """Unpickle the reader, which happens in a task before the task reads its input: see ``prepare_process``."""
         prepare_process()
         self.__dict__.update(state)
 
@@ -104,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = latest = self._look() if self._end is None else self._end
         begins = from_spark(start)
         self._check_nothing_is_lost(begins, latest)
-        # What had vanished and is not to fail stays where it was: it may only be gone for a moment.
+        # With failOnDataLoss=false, a partition that has vanished keeps its offset: it may only be gone for a moment.
         ends = {**begins, **{tp: max(end, begins.get(tp, 0)) for tp, end in latest.items()}}
         if isinstance(limit, ReadMaxRows):
             new = [tp for tp in ends if tp not in begins]
@@ -161,10 +161,10 @@ class BatchReader(DataSourceReader):
 
 
 def initial_offsets(options: SourceOptions, partitions: Sequence[TopicPartition], cluster: Cluster) -> Offsets:
-    """Where batch 0 begins, whenever it is asked for.
+    """Return where batch 0 begins. The result is the same whenever Spark asks again.
 
-    A pipeline has noted that beside the group's offsets. What it has not noted has appeared since: that is new, and is
-    read from its beginning.
+    A pipeline has noted this beside the group's offsets. A partition without a note has appeared since then: it is left
+    out of the result, so Spark sees it as new, and it is read from its beginning.
     """
     committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
     if options.group_id is not None:
@@ -181,7 +181,7 @@ def starting_offsets(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     cluster: Cluster,
 ) -> Offsets:
-    """Where a query begins that has no checkpoint: at what its group has committed, else where it was told to."""
+    """Return where a query without a checkpoint begins: at its group's committed offsets, else as its options say."""
     if len(committed) == len(partitions):
         return {tp: at.offset for tp, at in committed.items()}
     told = resolve(options.starting, partitions, cluster, option="startingOffsets")
@@ -201,14 +201,14 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Reco
 
 @contextmanager
 def _naming_the_option(options: SourceOptions) -> Iterator[None]:
-    """A time that is over is an option of the source: the error says which."""
+    """Turn a timeout within this block into ``BrokersAway``, which names the source's option for the timeout."""
     try:
         yield
     except TimedOut as error:
         raise BrokersAway(error, "outageTimeoutMs", options.settings.get("default_api_timeout_ms")) from error
 
 
-# A worker process is used for many tasks; it connects once. A fork has connections of its own.
+# A worker process runs many tasks, and keeps its connections for all of them. A forked process makes its own.
 _clusters: dict[tuple[int, bool, tuple[tuple[str, str], ...]], Cluster] = {}
 
 

@@ -10,11 +10,12 @@ from semel.spark.source.offsets import Offsets
 from semel.types import TopicPartition
 
 SMALL_OFFSETS_MAX: Final = 1_000
-"""Up to here one task reads a batch sooner than several: to start a task takes longer than to read so many records."""
+"""Up to so many offsets, one task reads a batch sooner than several tasks: starting a task takes longer than reading so
+many records."""
 
 
 class Split(NamedTuple):
-    """Offsets of one partition for one task: from ``start`` up to, and without, ``end``."""
+    """A range of offsets of one partition for one task: from ``start`` up to, and without, ``end``."""
 
     topic_partition: TopicPartition
     start: int
@@ -22,9 +23,10 @@ class Split(NamedTuple):
 
 
 def limited(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], count_max: int) -> Offsets:
-    """Where to end so that ``count_max`` offsets are covered at most, each partition by its share of what waits.
+    """Return end offsets that cover at most ``count_max`` offsets, divided among the partitions by their lag.
 
-    Something moves whenever anything waits: shares are rounded up, for the partitions that wait longest first.
+    Shares are rounded up, beginning with the partition that has the largest lag: so a batch is never empty while there
+    is a lag.
     """
     waiting = {tp: end - start[tp] for tp, end in latest.items() if end > start[tp]}
     total = sum(waiting.values())
@@ -40,7 +42,7 @@ def limited(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition,
 
 
 def split(ranges: list[Split], parts_min: int | None) -> list[Split]:
-    """One split for each partition, or at least ``parts_min`` of them, cut where partitions are long."""
+    """Return one split for each partition, or at least ``parts_min`` splits: then long partitions are cut."""
     ranges = [one for one in ranges if one.end > one.start]
     if parts_min is None or len(ranges) >= parts_min:
         return ranges
@@ -55,9 +57,8 @@ def split(ranges: list[Split], parts_min: int | None) -> list[Split]:
 
 
 def shares_of(ranges: list[Split], parts_min: int | None) -> list[list[Split]]:
-    """What each task of a micro-batch reads: one split, or all of them if they are few records and ``minPartitions``
-    was not set.
-    """
+    """Return the splits of each task of a micro-batch: one split for each task, or all splits for one task if they have
+    few offsets and ``minPartitions`` is not set."""
     splits = split(ranges, parts_min)
     if parts_min is None and sum(one.end - one.start for one in splits) <= SMALL_OFFSETS_MAX:
         return [splits] if splits else []
