@@ -1,5 +1,5 @@
 """The command ``semel``.
 
 Open ``main.py`` first. Each family of subcommands is one file in ``commands``; ``parsing.py`` declares options,
-``output.py`` prints, ``running.py`` runs a broker for ``semel serve``.
+``terminal/output.py`` prints, ``running.py`` runs a broker for ``semel serve``.
 """

@@ -1,4 +1,4 @@
-"""Addresses to listen on: how they are written, and whether they can be had."""
+"""Addresses to listen on: parsing them, and checking that they are free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def parse_address(option: str, text: str) -> Address:
-    """``HOST:PORT``. Raises UsageError."""
+    """Parse ``HOST:PORT``. Raises ``UsageError``, which names the option."""
     from semel.broker.endpoints import Address
 
     host, colon, port = text.rpartition(":")
@@ -23,7 +23,7 @@ def parse_address(option: str, text: str) -> Address:
 
 
 def check_free(host: str, port: int) -> None:
-    """Raises the ``OSError`` that listening there would raise now."""
+    """Raises the ``OSError`` that listening on this address would raise now."""
     import socket
 
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -44,7 +44,7 @@ def check_free(host: str, port: int) -> None:
 
 
 def listening_failed(error: OSError, address: str) -> str:
-    """The sentence for an address that cannot be had."""
+    """Return the error message for an address on which the process cannot listen."""
     match error.errno:
         case errno.EADDRINUSE:
             return f"cannot listen: {address} is in use by another process"

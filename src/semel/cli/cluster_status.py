@@ -1,7 +1,7 @@
-"""The state of a cluster: what its brokers say over the Kafka protocol, and what ZooKeeper knows besides.
+"""The state of a cluster, read from its brokers over the Kafka protocol, and from ZooKeeper.
 
-Any broker is asked for brokers, controller and leaders. Whether each broker answers is tried with each. Broker epochs
-and sessions are in ZooKeeper only.
+One broker, any of them, is asked for brokers, controller and leaders. Each broker is tried for an answer of its own.
+Broker epochs and sessions are only in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SESSION_SECONDS_MAX: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What ZooKeeper knows of a broker. ``session`` is the one whose end takes the registration away."""
+    """The registration of a broker in ZooKeeper. It is removed when ``session`` ends."""
 
     epoch: int
     session: str
@@ -53,7 +53,10 @@ class ClusterStatus:
 def cluster_status(
     admin: Admin, registrations: Mapping[int, Registration] | None, *, has_tls: bool = False
 ) -> ClusterStatus:
-    """``registrations``: from ZooKeeper, if it was asked. Raises KafkaError."""
+    """Read the state of a cluster. ``registrations`` are those of ZooKeeper; ``None`` leaves them out.
+
+    Raises ``KafkaError``.
+    """
     cluster = admin.cluster.describe()
     names = admin.topics.list(include_internal=True)
     described = admin.topics.describe_many(names).all().values()
@@ -93,7 +96,7 @@ def cluster_status(
 
 
 def registrations_in(connect: str) -> dict[int, Registration]:
-    """Of all brokers that ZooKeeper knows. Raises SemelError."""
+    """Return the registrations of all brokers in ZooKeeper, by broker id. Raises ``SemelError``."""
     from semel.broker.cluster.shared_metadata import open_kazoo_session
     from semel.metadata import paths
     from semel.metadata.zookeeper.session import ConnectionLost
@@ -116,7 +119,8 @@ def registrations_in(connect: str) -> dict[int, Registration]:
 
 
 def answering(brokers: Iterable[BrokerDescription], *, has_tls: bool) -> set[int]:
-    """Those that answer, asked at the same time: one that drops packets takes all the time there is."""
+    """Return the ids of the brokers that answer. All are asked at the same time, because a broker that drops packets
+    takes the whole timeout."""
 
     def is_there(broker: BrokerDescription) -> bool:
         return answers(Address(broker.host, broker.port), has_tls=has_tls, timeout_s=ANSWER_SECONDS_MAX)

@@ -1,7 +1,7 @@
-"""``semel serve --console``: the console as a process of its own, which lives as long as the broker.
+"""``semel serve --console``: runs the console in a process of its own, which ends when the broker's process ends.
 
-Its standard input is a pipe that the broker's process holds and never writes to. When that process ends, however it
-ends, the pipe does, and the console with it.
+Its standard input is a pipe that the broker's process holds and never writes to. When that process ends, in whatever
+way, the kernel closes the pipe, and the console stops.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ STOP_SECONDS_MAX: Final = 5.0
 
 @contextmanager
 def started_console(listen: str | None) -> Iterator[Callable[[str], None]]:
-    """Yields a function that starts it for a broker's address, and does nothing where no console is wanted."""
+    """Yield a function that starts the console for a broker's address, or does nothing if ``listen`` is ``None``.
+
+    The console is stopped at the end of the block.
+    """
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(servers: str) -> None:

@@ -1,4 +1,5 @@
-"""Reading for ``semel consume``: raw batches, and for each record whether it is data, aborted, or control."""
+"""Reading and printing for ``semel consume``: as a group member, or from raw batches, in which each record is marked as
+data, aborted, or control."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _PLAIN: Final = "\033[0m"
 
 
 class Printer:
-    """Prints records, and says when there are enough."""
+    """Prints records up to a maximum number, and says when it is reached."""
 
     def __init__(self, format_name: str, count_max: int | None) -> None:
         self._format = format_name
@@ -117,13 +118,14 @@ def _why_nothing(
 
 
 def consume_as_member(options: argparse.Namespace, settings: Mapping[str, Any]) -> None:
-    """Shows what it polls; what it was given and has shown is committed, also when it is interrupted."""
+    """Poll records as a member of a group and print them. The offsets of printed records are committed, also after an
+    interruption."""
     from semel.blocking import Admin, Consumer
 
     printer = Printer(options.format, options.max)
     reset = "earliest" if options.start == "beginning" else "latest"
     with Admin(**settings) as admin:
-        admin.topics.describe(options.topic)  # A member would wait for a topic, and for brokers, without a word.
+        admin.topics.describe(options.topic)  # Raises if topic or broker is missing: a member would wait in silence.
         _say_what_is_skipped(admin, options.group, options.topic, reset)
     with (
         interruptible() as interruption,
@@ -134,7 +136,7 @@ def consume_as_member(options: argparse.Namespace, settings: Mapping[str, Any]) 
         consumer.subscribe([options.topic])
         idle = 0
         while not (printer.has_enough or interruption.told) and (options.follow or idle < _IDLE_POLLS_MAX):
-            # No more than is shown: what was polled is committed.
+            # Not more records than will be printed, because all polled records are committed.
             records = consumer.poll(500, max_records=printer.left)
             idle = 0 if records else idle + 1
             for got in records:
@@ -147,7 +149,10 @@ def consume_as_member(options: argparse.Namespace, settings: Mapping[str, Any]) 
 
 
 def _say_what_is_skipped(admin: Admin, group: str, topic: str, reset: str) -> None:
-    """A committed offset whose record is gone is no place to go on from, and the consumer says nothing about it."""
+    """Print where the group's committed offsets are outside of the log, and where the consumer continues instead.
+
+    The consumer itself resets its position without a message.
+    """
     from semel.client.admin.partitions import OffsetSpec
 
     committed = {at: offset.offset for at, offset in admin.groups.list_offsets(group).items() if at.topic == topic}
@@ -167,11 +172,11 @@ def _say_what_is_skipped(admin: Admin, group: str, topic: str, reset: str) -> No
 def _is_at_the_end(consumer: Consumer) -> bool:
     positions = consumer.positions()
     if not consumer.assignment or positions.keys() != set(consumer.assignment):
-        return False  # It has yet to join, or to learn where to begin.
+        return False  # It has not joined yet, or does not know its positions yet.
     return all(positions[partition].offset >= end for partition, end in consumer.end_offsets(positions).items())
 
 
-# A member that is given no partitions, because others have them all, ends after so many polls.
+# A member ends after so many polls without records, for example if other members have all partitions.
 _IDLE_POLLS_MAX: Final = 20
 
 
@@ -224,11 +229,11 @@ def _pass(
     is_committed: bool,
     shows_control: bool,
 ) -> int:
-    """Show what one Fetch brings; returns where to go on."""
+    """Print the records of one Fetch. Returns the offset of the next Fetch."""
     raw = admin.partitions.read_batches(partition, offset, stable_only=is_committed)
     aborted = raw.aborted
     if not is_committed and shows_control:
-        # Which of them were aborted is only told to those who read no further than the last stable offset.
+        # A Fetch response lists aborted transactions only with read_committed.
         aborted = admin.partitions.read_batches(partition, offset, stable_only=True).aborted
     next_offset = offset
     for seen, batch_end in marked(partition, raw.records, aborted, raw.last_stable_offset):
@@ -240,5 +245,5 @@ def _pass(
             if printer.has_enough:
                 break
     if next_offset == offset and end is not None:
-        return end  # Compaction has left nothing up to there.
+        return end  # There are no more records before the end: compaction has removed them.
     return next_offset

@@ -8,16 +8,15 @@ from enum import IntEnum
 class Exit(IntEnum):
     OK = 0
     FAILED = 1
-    """It was tried, and something went wrong; standard error says what."""
+    """The command failed; standard error says why."""
     USAGE = 2
-    """It was asked for something that does not exist, or that contradicts itself. Nothing was done."""
+    """The command line has an unknown or contradictory option or argument. Nothing was done."""
     NOT_FOUND = 3
-    """The topic, group, transactional id or setting that was named is not there."""
+    """The named topic, group, transactional id or setting does not exist."""
     UNREACHABLE = 4
     """No broker answered in time."""
     FOUND = 5
-    """A search found what should not be there: hanging transactions, damaged files, lost or doubled records, brokers
-    that are away."""
+    """A search found a problem: hanging transactions, damaged files, lost or doubled records, brokers that are away."""
 
 
 DESCRIPTION = (

@@ -1,4 +1,5 @@
-"""Warnings about passwords of client settings that other users of the machine can read. One line each, and no value."""
+"""Warnings about passwords in client settings that other users of the machine can read. Each is one line, and does not
+show the password."""
 
 from __future__ import annotations
 
@@ -8,19 +9,20 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-# Kafka has them as passwords, too, but certificates are for everybody.
+# These settings are of the type password in Kafka, but certificates are public.
 _PUBLIC: Final = frozenset({"ssl.truststore.certificates", "ssl.keystore.certificate.chain"})
 
 
 def warn_of_arguments(option: str, names: Iterable[str], alternatives: str) -> None:
-    """For settings given as arguments, which are in the list of processes and in the history of the shell."""
+    """Warn about passwords among settings that were given as arguments: these are in the list of processes and in the
+    shell's history."""
     found = _secrets(names)
     if found:
         _warn(f"{option} {found} can be read in the list of processes and in the shell's history: use {alternatives}")
 
 
 def warn_of_file(option: str, path: str, names: Iterable[str]) -> None:
-    """For settings in a file that every user may read."""
+    """Warn about passwords among settings in a file that every user may read."""
     found = _secrets(names)
     if found and os.name == "posix" and os.stat(path).st_mode & stat.S_IROTH:
         _warn(f"{option} {path} has {found} and can be read by every user: chmod 600 {path}")

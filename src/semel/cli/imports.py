@@ -1,8 +1,8 @@
-"""Imports what a broker has not needed yet, in a thread of its own.
+"""Imports the modules that a broker has not needed yet, in a thread of its own.
 
-A broker is ready before it has imported everything: each API's code comes with the first request for it. The
-coordinators are some eighty modules and take a third of a second, in which no other request is served. So that the
-first group does not pay for it, they are imported a moment after the start, beside the requests.
+A broker is ready before it has imported everything: the code of each API is imported with the first request for it. The
+coordinators are some eighty modules, whose import takes a third of a second in which no other request is served. So
+that the first group does not wait for it, they are imported a moment after the start, in the background.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from importlib import import_module
 from typing import Final
 
-# Later than a process that only starts and stops would live.
+# Long enough that a process that only starts and stops has ended before.
 _AFTER_SECONDS: Final = 1.0
 _MODULES: Final = (
     "semel.broker.produce.in_place_parser",
@@ -30,7 +30,7 @@ def import_rest_soon(loop: asyncio.AbstractEventLoop) -> None:
 def import_rest() -> None:
     from semel.broker.requests.routes import SERVED, handler_of
 
-    # Without a descriptor to be had, or memory, the first request tries again, and says so.
+    # If descriptors or memory are short now, the import is tried again with the first request, which gets the error.
     with contextlib.suppress(OSError, MemoryError):
         for module in _MODULES:
             import_module(module)

@@ -18,7 +18,7 @@ FORMATS: Final = ("lines", "csv", "json", "parquet")
 
 
 class InputError(SemelError):
-    """A file that does not hold what it should."""
+    """The content of an input file is not valid for its format."""
 
 
 class InputRecord(NamedTuple):
@@ -28,7 +28,7 @@ class InputRecord(NamedTuple):
 
 
 def format_of(path: str) -> str:
-    """By the file's name; lines, if that says nothing."""
+    """Return the format for the ending of a file's name; ``lines`` for an unknown ending."""
     endings = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
     return next((known for ending, known in endings.items() if path.endswith(ending)), "lines")
 
@@ -36,9 +36,10 @@ def format_of(path: str) -> str:
 def read_records(
     file: BinaryIO, format_name: str, *, key_separator: str | None, key_field: str | None, null_value: str | None = None
 ) -> Iterator[InputRecord]:
-    """``key_separator`` divides a line into key and value; ``key_field`` is the column or member that is the key.
+    """Return the records of a file.
 
-    A line whose value is ``null_value`` is a tombstone.
+    ``key_separator`` divides a line into key and value; ``key_field`` is the column or member that is the key. A line
+    whose value is ``null_value`` is a tombstone.
     """
     match format_name:
         case "lines":
@@ -66,7 +67,7 @@ def _lines(file: BinaryIO, separator: bytes | None, null_value: bytes | None) ->
 
 
 def _csv(file: BinaryIO, key_field: str | None) -> Iterator[InputRecord]:
-    """Each row becomes a JSON object, with the names of the first line."""
+    """Yield each row as a JSON object, with the column names of the first line."""
     rows = csv.DictReader(line.decode("utf-8-sig" if not number else "utf-8") for number, line in enumerate(file))
     if key_field is not None and key_field not in (rows.fieldnames or ()):
         raise InputError(f"there is no column {key_field!r}; there are {', '.join(rows.fieldnames or ())}")

@@ -2,8 +2,8 @@
 
 An error is one sentence on standard error; a traceback is a bug. The exit codes are in ``exits.py``.
 
-A subcommand's module declares options; whatever it needs to run is imported when it runs. And of these modules only the
-one that was asked for is imported, so that none pays for the others.
+Importing is kept to a minimum, so that every command starts fast: only the module of the subcommand that is run is
+imported, and this module imports what its command needs only when that runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COMMANDS: Final = (
     "demo",
     "completion",
 )
-"""In the order of the help. Each is declared by the module of its name, next to this one."""
+"""The subcommands, in the order of the help. Each is declared by the module of the same name in ``commands``."""
 
 _NOT_FOUND = frozenset(
     {
@@ -59,27 +59,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         with raised_signals():
-            # Else it is a question about all of them, or a mistake that is answered with their names.
+            # Without a known command first, the words ask for help, or are a mistake: both need all commands.
             parser = make_parser(words[:1] if words and words[0] in COMMANDS else COMMANDS)
             options = parser.parse_args(words)
             code: int = options.run(options)
     except UsageError as error:
         print(f"semel: {error}", file=sys.stderr)
-        raise SystemExit(Exit.USAGE) from None  # As the parser does it.
+        raise SystemExit(Exit.USAGE) from None  # The parser raises it as well.
     except SemelError as error:
         print(f"semel: {error}", file=sys.stderr)
         return _code_of(error)
     except Interrupted as interrupted:
         return interrupted.exit_code
     except BrokenPipeError:
-        # The reader of the output has closed it. Python would complain once more when it flushes at exit.
+        # The reader of the output has closed it. Without this, Python would print an error when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
     return code
 
 
 def make_parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
-    """A parser that knows these commands."""
+    """Return a parser for these commands."""
     parser = argparse.ArgumentParser(
         prog="semel", description="Exactly-once event streaming for Python and Spark.", epilog=DESCRIPTION
     )

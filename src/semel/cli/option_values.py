@@ -1,4 +1,5 @@
-"""The values of options: client settings, ``KEY=VALUE``, ``TOPIC:PARTITION``, escapes. ``UsageError`` for bad ones."""
+"""Parsing the values of options: client settings, ``KEY=VALUE``, ``TOPIC:PARTITION``, escapes. Bad values raise
+``UsageError``."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def client_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The keywords for ``Producer``, ``Consumer`` and ``Admin``, once a broker is there to use them with."""
+    """Return the keyword arguments for ``Producer``, ``Consumer`` and ``Admin``, after a broker has answered.
+
+    Raises ``TimedOut`` if no broker answers.
+    """
     from semel.cli.reachability import WITHIN_S, await_broker
     from semel.client.config.common import addresses
 
@@ -30,7 +34,7 @@ def client_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def broker_tls(options: argparse.Namespace, servers: str) -> ssl.SSLContext | None:
-    """The TLS of a client of these brokers with these settings; ``None`` if it has none. SASL is not looked at.
+    """Return the TLS context of a client of these brokers; ``None`` if its settings have no TLS. SASL is ignored.
 
     Raises ``SettingError``.
     """
@@ -46,7 +50,7 @@ def broker_tls(options: argparse.Namespace, servers: str) -> ssl.SSLContext | No
 
 
 def _client_texts(options: argparse.Namespace) -> dict[str, str]:
-    """The settings of the client under Kafka's names, from the file and from the arguments."""
+    """Return the settings of the client under Kafka's names, from the file and from the arguments."""
     from semel.cli.exposed_secrets import warn_of_arguments, warn_of_file
     from semel.settings import parse_properties
 
@@ -65,7 +69,7 @@ def _client_texts(options: argparse.Namespace) -> dict[str, str]:
 
 def _property(text: str) -> tuple[str, str]:
     if "=" not in text:
-        # It may be a password that was meant: it is not repeated.
+        # The text may contain a password, so the message does not repeat it.
         raise UsageError("--command-property takes the form KEY=VALUE, and one has no =")
     return key_and_value("--command-property", text)
 
@@ -91,7 +95,7 @@ def key_and_value(option: str, text: str) -> tuple[str, str]:
 
 
 def partition_of(option: str, text: str) -> tuple[str, int]:
-    """``topic:partition``, as Kafka's tools write it."""
+    """Parse ``topic:partition``, the form of Kafka's tools."""
     topic, colon, index = text.rpartition(":")
     if not colon or not topic or not (index.isascii() and index.isdigit()):
         raise UsageError(f"{option} {text}: it takes the form TOPIC:PARTITION")
@@ -102,5 +106,5 @@ _ESCAPES: Final = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\\\": "
 
 
 def unescaped(text: str) -> str:
-    """The text with its escapes, such as a backslash and a ``t`` for a tab, which shells pass on as they are."""
+    """Replace escapes in a text, such as a backslash and a ``t`` by a tab: shells do not replace them."""
     return re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), text)

@@ -12,13 +12,13 @@ SERVERS_VARIABLE: Final = "SEMEL_BOOTSTRAP_SERVERS"
 CONFIG_VARIABLE: Final = "SEMEL_COMMAND_CONFIG"
 
 Subcommands = Any
-"""What ``add_subparsers`` returns; its type is private."""
+"""The type of what ``add_subparsers`` returns, which is private in ``argparse``."""
 
 
 def add_command(
     commands: Subcommands, name: str, summary: str, examples: str, run: Callable[[argparse.Namespace], int] | None
 ) -> argparse.ArgumentParser:
-    """One command, with ``examples`` under its ``--help``. ``run`` is ``None`` for a family of commands."""
+    """Add a command, with ``examples`` under its ``--help``. ``run`` is ``None`` for a family of commands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
@@ -32,19 +32,19 @@ def add_command(
 
 
 def add_family(commands: Subcommands, name: str, summary: str, examples: str) -> Subcommands:
-    """A command that has commands of its own."""
+    """Add a command that has subcommands, and return where these are added."""
     return add_command(commands, name, summary, examples, None).add_subparsers(metavar="COMMAND", required=True)
 
 
 def add_connection_and_json(*parsers: argparse.ArgumentParser) -> None:
-    """For the commands that ask brokers and tell what these say: where they are, and ``--json``."""
+    """Add the connection options and ``--json``, for commands that print what brokers answer."""
     for parser in parsers:
         add_connection(parser)
         add_json(parser)
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Where the brokers are, and how to talk to them. Named as in Kafka's own tools."""
+    """Add the options for the brokers' addresses and the client's settings, with the names of Kafka's own tools."""
     group = parser.add_argument_group("connection")
     group.add_argument(
         "--bootstrap-server",
@@ -56,7 +56,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 
 def add_client_settings(group: argparse._ActionsContainer) -> None:
-    """How to talk to brokers."""
+    """Add the options for the client's settings."""
     group.add_argument(
         "--command-config",
         metavar="FILE",

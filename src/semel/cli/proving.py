@@ -1,4 +1,7 @@
-"""What ``semel prove`` does. Its options are declared in ``semel/cli/commands/prove.py``."""
+"""Runs ``semel prove``: reads its files, runs the scenarios, prints the results.
+
+The options are declared in ``semel/cli/commands/prove.py``.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def _results(proof: Proof, options: argparse.Namespace) -> Iterator[ScenarioResu
 
 @contextmanager
 def _quiet_broker() -> Iterator[None]:
-    """What the broker logs while it is killed is of no interest."""
+    """Turn Semel's log off within this block: what the broker logs while it is killed is not useful."""
     logger = logging.getLogger("semel")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -100,7 +103,7 @@ def _brokers(options: argparse.Namespace, topics: set[str]) -> Callable[[], Abst
 
 
 def _records(option: str, path: str) -> tuple[dict[str, list[Record]], bool]:
-    """By topic; and whether a value is something else than text."""
+    """Read the records of a file. Returns them by topic, and whether any value is JSON and not just text."""
     lines = [
         _line(f"{option} {path} line {number}", line)
         for number, line in enumerate(file_text(option, path).splitlines(), 1)
@@ -141,7 +144,7 @@ def _bytes(value: object) -> Value:
 
 
 def _canonical(value: Value) -> Value:
-    """JSON in one way of writing it; anything else as it is."""
+    """Return a JSON value in canonical form, and any other value unchanged."""
     try:
         return None if value is None else _json(json.loads(value))
     except ValueError:
@@ -152,7 +155,7 @@ def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
-# -- what is said
+# -- output
 
 
 def _print_table(results: list[ScenarioResult]) -> None:

@@ -1,11 +1,11 @@
-"""Whether a broker is there at all, found out before a command asks it for something.
+"""The check whether a broker can be reached at all, made before a command uses it.
 
 A client waits for its brokers as long as its settings allow, a minute by default: a program that runs for weeks has to
-outlast a restart. A person at a terminal has more often mistyped an address. So a command gives up after a few seconds;
-that is enough for a broker that was started in the line before.
+outlast a restart. At a terminal, a mistyped address is more likely. So a command gives up after a few seconds, which is
+enough for a broker that the line before has started.
 
-A broker is there if it answers ApiVersions. With TLS a connection has to do: what is wrong beyond it is the client's to
-say.
+A broker can be reached if it answers ApiVersions. With TLS a TCP connection is enough; the client reports any error
+after that.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 WITHIN_S: Final = 3.5
 _PAUSE_S: Final = 0.1
-# How long one address has, in the first round over all of them; in each round twice as long as in the one before.
+# The timeout for one address in the first round over all addresses. Each round doubles it.
 _FIRST_ROUND_S: Final = 0.5
 _CORRELATION_ID: Final = 1
 # ApiVersions, version 0, from a client without a name: size, API key, version, correlation id, a null string.
 _QUESTION: Final = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, _CORRELATION_ID, -1)
-# How its answer begins: size, correlation id, error code.
+# The beginning of the response: size, correlation id, error code.
 _ANSWER: Final = struct.Struct(">iih")
 
 
 def await_broker(addresses: Sequence[Address], *, has_tls: bool, within_s: float = WITHIN_S) -> None:
-    """Return when there is a broker at one of the addresses. Raises TimedOut, with what came of the last attempts."""
+    """Wait until a broker answers at one of the addresses. Raises ``TimedOut``, with the errors of the last round."""
     until = time.monotonic() + within_s
     round_s = _FIRST_ROUND_S
     while True:
         reasons = []
         for address in addresses:
-            # A part of the time for each, so that one that drops packets leaves some for the others.
+            # Each address gets a part of the time, so that one that drops packets does not use up all of it.
             left_s = max(until - time.monotonic(), _PAUSE_S)
             try:
                 _ask(address, has_tls=has_tls, timeout_s=min(round_s, left_s / len(addresses)))
@@ -59,7 +59,7 @@ def await_broker(addresses: Sequence[Address], *, has_tls: bool, within_s: float
 
 
 def answers(address: Address, *, has_tls: bool, timeout_s: float) -> bool:
-    """Whether there is a broker at this address now."""
+    """Whether a broker answers at this address now."""
     try:
         _ask(address, has_tls=has_tls, timeout_s=timeout_s)
     except OSError:
@@ -68,7 +68,7 @@ def answers(address: Address, *, has_tls: bool, timeout_s: float) -> bool:
 
 
 def _ask(address: Address, *, has_tls: bool, timeout_s: float) -> None:
-    """Raises OSError."""
+    """Connect and, without TLS, send ApiVersions. Raises ``OSError`` if no broker answers."""
     with socket.create_connection((address.host, address.port), timeout=timeout_s) as connection:
         if has_tls:
             return

@@ -34,7 +34,7 @@ _MEANINGS = {
     "`semel cluster status` that brokers or leaders are away",
 }
 
-# The same for every command: said once, above.
+# Options of every command, which are described once, in the introduction.
 _SHARED = frozenset({"--help", "--bootstrap-server", "--command-config", "--command-property"})
 
 
@@ -55,7 +55,7 @@ def _sections(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterato
 
 
 def _examples(parser: argparse.ArgumentParser) -> str:
-    """A shell session, and below it what the help says in prose."""
+    """Return the examples of a command as a shell session, followed by the prose of its help."""
     session, prose = [], []
     for line in (parser.epilog or "").removeprefix("examples:\n").strip("\n").splitlines():
         if line.startswith("      "):

@@ -21,19 +21,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("semel.broker")
 
-# Four partitions of librdkafka's 1 MB, with room; a tenth of what a small JVM keeps.
+# Room for fetches of four partitions, each with the 1 MB that librdkafka requests; a tenth of what a small JVM keeps.
 _KEPT_BYTES: Final = 48 * 1024 * 1024
-# How long the loop's thread keeps the interpreter while a worker waits for it. Each system call of a commit gives it up
-# and needs it back: with Python's 5 ms one commit beside a busy loop waited some 100 ms, with this one some 10.
+# How long the loop's thread keeps the GIL while a worker thread waits for it. Each system call of a commit releases the
+# GIL and must get it again: with Python's default of 5 ms one commit beside a busy loop took some 100 ms, with this
+# interval some 10.
 _SWITCH_INTERVAL_S: Final = 0.0005
-# Within the 50 ms that a turn of the loop may take.
+# Less than the 50 ms that a turn of the event loop may take.
 _COLLECTION_SECONDS_MAX: Final = 0.02
 
 
 def run_broker(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], *, ready: Callable[[Broker], None]) -> bool:
-    """Start the broker, say so, and serve until SIGTERM or SIGINT. Returns whether it came to rest.
+    """Start the broker, call ``ready``, and serve until SIGTERM or SIGINT. Returns whether the broker stopped cleanly.
 
-    Raises what ``Broker.start`` raises, and nothing once it serves.
+    Raises what ``Broker.start`` raises, and nothing after that.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     guard_handlers()
@@ -50,7 +51,7 @@ async def _serve(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], rea
     watch_stop_signals(lambda: loop.call_soon_threadsafe(told_to_stop.set))
     broker = make_broker(loop)
     await broker.start()
-    # What start-up has made lives as long as the process; the collector need not walk through it again and again.
+    # The objects made at the start live as long as the process, so the garbage collector need not look at them again.
     gc.collect()
     gc.freeze()
     gc.callbacks.append(FrozenSurvivors(_COLLECTION_SECONDS_MAX))
@@ -62,7 +63,8 @@ async def _serve(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], rea
 
 
 class _Unhandled:
-    """Handles exceptions that reach the event loop. A connection that cannot be accepted is logged once a minute."""
+    """Handles exceptions that reach the event loop. A lack of file descriptors, with which no connection can be
+    accepted, is logged once a minute."""
 
     def __init__(self) -> None:
         self._silent_until_s = 0.0

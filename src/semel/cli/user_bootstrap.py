@@ -1,6 +1,6 @@
-"""The first user of a cluster, written into its metadata while no broker runs that could be asked.
+"""``semel user bootstrap``: writes the first user into a cluster's metadata, without a broker.
 
-Where brokers let nobody in without a password, there has to be one before they start.
+If brokers require a password of every client, the first user must exist before they start.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ async def bootstrap_user(
     make_worker: Callable[[str], Worker],
     open_session: OpenSession | None = None,
 ) -> None:
-    """Give the user this password. Raises ``StorageError``: a broker runs there, or the metadata is damaged."""
+    """Give a user this password. Raises ``StorageError`` if a broker uses the data directory, if the metadata is
+    damaged, or if the user is refused."""
     if config.zookeeper_connect is None:
         opened = _own_metadata(config, disk, clock, random, make_worker)
     else:
@@ -67,7 +68,7 @@ async def bootstrap_user(
 async def _own_metadata(
     config: BrokerConfig, disk: Disk, clock: Clock, random: Random, make_worker: Callable[[str], Worker]
 ) -> AsyncIterator[ClusterMetadata]:
-    """Of a cluster of one, in its data directory, which is made if there is none."""
+    """Yield the metadata of a cluster with one broker. Its data directory is created if it does not exist."""
     (folder,) = config.log_dirs
     logs = LogDirectory(
         folder,
@@ -103,7 +104,7 @@ async def _own_metadata(
 async def _shared_metadata(
     config: BrokerConfig, random: Random, open_session: OpenSession | None
 ) -> AsyncIterator[ClusterMetadata]:
-    """Of a cluster of several, whose brokers may run."""
+    """Yield the metadata of a cluster with several brokers, from ZooKeeper. The brokers may run."""
     from semel.broker.cluster import shared_metadata
 
     session = await (open_session or shared_metadata.kazoo_session)(config)

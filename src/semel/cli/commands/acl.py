@@ -1,4 +1,4 @@
-"""``semel acl``: who may do what with which resource."""
+"""``semel acl``: lists, adds and removes ACLs, the rules of who may do what with which resource."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def add_parser(commands: Subcommands) -> None:
 def _list(options: argparse.Namespace) -> int:
     from semel.blocking import Admin
 
-    # Without --prefixed: what holds for this name, however the rule says it.
+    # Without --prefixed, list every rule that applies to this name: literal, prefixed or '*'.
     matching = _filter(options, exact=options.prefixed)
     with Admin(**client_settings(options)) as admin:
         _print(admin.acls.describe(matching), as_json=options.json)

@@ -132,12 +132,15 @@ def _up(options: argparse.Namespace) -> int:
             finally:
                 cluster.kill()
     except Interrupted:
-        pass  # It was told to stop, which is how it ends.
+        pass  # The usual end: a signal told it to stop.
     return Exit.OK if is_clean else Exit.FAILED
 
 
 def _ports(options: argparse.Namespace, folder: Path) -> ClusterFile:
-    """Those of an earlier start, or new ones. Raises UsageError if the two contradict each other."""
+    """Return the brokers and ports of an earlier start in this folder, or new ones if there was none.
+
+    Raises ``UsageError`` if the options contradict those of the earlier start.
+    """
     from semel.cli.local_cluster.cluster_file import ClusterFile
 
     if options.brokers is not None and options.brokers < 1:

@@ -38,13 +38,13 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:
-    """The script, and in its first line where it belongs."""
+    """Return the completion script. Its first line says where to put it."""
     words = dict(_words(parser))
     return f"# {_PLACES[shell]}\n{_fish(words) if shell == 'fish' else _bash(words, zsh=shell == 'zsh')}"
 
 
 def _words(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """What may follow each chain of commands: commands and options."""
+    """Yield, for each chain of commands, the commands and options that may follow it."""
     found: list[str] = []
     for action in parser._actions:
         found += [option for option in action.option_strings if option.startswith("--")]

@@ -90,7 +90,7 @@ def _alter(options: argparse.Namespace) -> int:
         raise UsageError("nothing to change: name settings with --set KEY=VALUE or --delete KEY")
     with Admin(**client_settings(options)) as admin:
         if options.delete:
-            # A broker would take it for done: what is not set is at its default.
+            # Checked here, because a broker accepts any name: a setting that is not set is at its default.
             known = admin.configs.describe(_resource(options))
             for name in options.delete:
                 if name not in known:

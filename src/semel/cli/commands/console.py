@@ -1,4 +1,4 @@
-"""``semel console``: pages in the browser that show a cluster."""
+"""``semel console``: serves web pages that show a cluster."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _console(options: argparse.Namespace) -> int:
         _warn(address.host, settings, options.allow_changes)
     server = ConsoleServer(app, ready=lambda: _say_ready(address.host, port, settings, options.allow_changes))
     if options.ends_with_stdin:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # A broker blocks them, and its children inherit that.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # They are blocked in the broker's process, its parent.
         server.stop_with_stdin()
     try:
         server.run_on(listening)

@@ -1,4 +1,4 @@
-"""``semel consume``: records of a topic, as a consumer sees them or as they are in the log."""
+"""``semel consume``: shows the records of a topic, as a consumer sees them or as they are in the log."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _format(text: str) -> str:
-    """One of FORMATS, or a template of FIELDS."""
+    """Check ``--format``, which is one of FORMATS or a template of FIELDS, and return it without escapes."""
     if text in FORMATS:
         return text
     try:
@@ -97,7 +97,8 @@ def _format(text: str) -> str:
 
 
 def _start(text: str) -> tuple[str, int | None]:
-    """``("beginning" | "end" | "offset" | "time", number)``"""
+    """Parse ``--from``: return ``"beginning"``, ``"end"``, ``"offset"`` or ``"time"``, with the number if there is
+    one."""
     if text in ("beginning", "end"):
         return text, None
     if text.isascii() and text.isdigit():

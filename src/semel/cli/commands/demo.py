@@ -1,4 +1,4 @@
-"""``semel demo``: a Spark job whose driver is killed in the middle, and what became of its totals."""
+"""``semel demo``: kills the driver of a Spark job in the middle, and compares the job's totals with its input."""
 
 from __future__ import annotations
 

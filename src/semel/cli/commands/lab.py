@@ -75,7 +75,7 @@ def _list(scenes: list[Scene], language: str) -> None:
 
 
 def _play(scene: Scene, options: argparse.Namespace) -> bool:
-    """Whether the scene has shown what it is for."""
+    """Play one scene. Returns whether its verdict is as it should be."""
     from semel.lab.playing import play
     from semel.lab.screen import Screen
     from semel.lab.stage import Frame

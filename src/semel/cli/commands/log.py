@@ -15,7 +15,7 @@ from semel.cli.terminal.output import print_json, shown
 from semel.cli.terminal.progress import Progress
 from semel.errors import SemelError
 
-if TYPE_CHECKING:  # A command imports what it needs when it runs.
+if TYPE_CHECKING:  # At runtime a command imports what it needs only when it is run.
     from semel.log.disk import Disk, Lock
     from semel.log.verification.findings import Report
     from semel.log.verification.partition import ExpectedTopic
@@ -152,9 +152,9 @@ def _dump(options: argparse.Namespace) -> int:
 
 
 def verify(disk: Disk, folder: str, *, deep: bool, running: bool) -> tuple[Report, Mapping[str, ExpectedTopic] | None]:
-    """Everything that can be verified in a data directory, and its topics, if they can be known.
+    """Verify all files of a data directory. Returns the report, and the directory's topics if they are known.
 
-    Raises ``SemelError`` if the directory is none of Semel's.
+    Raises ``SemelError`` if the directory is no data directory of Semel, or if it cannot be read.
     """
     from semel.log.verification.directory import verify_directory
     from semel.metadata.verification import verify_metadata
@@ -227,7 +227,7 @@ def _directory(path: str) -> str:
 
 
 def _is_in_use(folder: str) -> bool:
-    """Whether a broker has the directory. Its lock is tried, shared and for a moment."""
+    """Whether a running broker uses the directory. It tries to take the directory's lock, shared and for a moment."""
     import fcntl
 
     try:
@@ -247,7 +247,7 @@ def _reading_disk() -> Disk:
     from semel.log.disk import SystemDisk, SystemFile
 
     class ReadingDisk(SystemDisk):
-        """A disk that only reads, for users without write permission."""
+        """A disk that opens files for reading only, so that users without write permission can use it."""
 
         def open(self, path: str, *, create: bool = False) -> SystemFile:
             assert not create, f"{path} is only read"
@@ -264,5 +264,5 @@ def _size_of_segments(folder: str) -> int:
                 try:
                     size_bytes += os.stat(f"{below}/{name}").st_size
                 except FileNotFoundError:
-                    continue  # A segment that was removed meanwhile.
+                    continue  # The segment was removed in the meantime.
     return size_bytes

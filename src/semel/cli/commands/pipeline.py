@@ -1,4 +1,4 @@
-"""``semel pipeline``: run a Spark pipeline from a file, or say what it would run."""
+"""``semel pipeline``: checks, runs, recovers and rewinds a Spark pipeline that is described in a file."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _run(options: argparse.Namespace) -> int:
                 batches = [batch for batch in query.recentProgress if batch["batchId"] > last]
                 for batch in batches:
                     last = batch["batchId"]
-                    # The lag is as of now: it belongs to the newest batch.
+                    # The lag is the present one, so it is printed with the newest batch only.
                     lag = total_lag(pipeline.progress()) if batch is batches[-1] else None
                     sinks = [one for one in pipeline.sink_progress() if one.batch_id == last]
                     _print_batch(last, batch["numInputRows"], lag, sinks, as_json=options.json)
@@ -241,7 +241,7 @@ def _made(options: argparse.Namespace) -> tuple[PipelineJob, Pipeline]:
 
 
 def _silence(spark: SparkSession) -> None:
-    """What matters of Spark's log is raised as well, and told in a sentence."""
+    """Turn Spark's log off. Its errors are also raised as exceptions, and printed from those in one line."""
     from pyspark.logger import PySparkLogger
 
     spark.sparkContext.setLogLevel("OFF")
@@ -255,7 +255,8 @@ def _read_by(source: Any) -> str:
 
 @contextmanager
 def _told_in_a_sentence() -> Iterator[None]:
-    """What Spark or the pipeline raised ends the command with its first sentence instead of its traceback."""
+    """Turn an exception of Spark or of the pipeline into a ``SemelError`` with one line, so that the command ends with
+    that line and not with a traceback."""
     from semel.errors import SemelError
 
     try:

@@ -1,4 +1,4 @@
-"""``semel produce``: records from standard input or a file, plainly or in transactions."""
+"""``semel produce``: writes records from standard input or a file to a topic, with or without transactions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from semel.blocking import Producer
     from semel.client.values import RecordMetadata
 
-# The size of a transaction that has the whole input.
+# The number of records for a transaction with the whole input: no limit.
 _ALL: Final = sys.maxsize
-# Without transactions, what is under way is bounded by buffer.memory; in one, by this.
+# So many records are sent before their results are awaited.
 _SEND_AT_ONCE: Final = 10_000
 
 
@@ -138,7 +138,7 @@ def _check_partition(producer: Producer, options: argparse.Namespace) -> None:
 
 
 class _Sender:
-    """Sends, and waits for what was sent, so that the first refusal ends the command."""
+    """Sends records and waits for their results, so that the first error ends the command."""
 
     def __init__(self, producer: Producer, options: argparse.Namespace, progress: Progress) -> None:
         self._producer = producer
@@ -152,7 +152,8 @@ class _Sender:
         self.count = 0
 
     def send_all(self, records: Iterable[InputRecord]) -> None:
-        """Raises InputError for a bad record; ``count`` has those before it, which were sent."""
+        """Send all records. Raises ``InputError`` for a bad record; the records before it were sent, and ``count`` has
+        their number."""
         source = iter(records)
         is_through = False
         while not is_through:
@@ -182,7 +183,7 @@ def _records(count: int) -> str:
 
 
 def _parts(records: Iterator[InputRecord], size: int) -> Iterator[Iterator[InputRecord]]:
-    """One after the other, of so many records. None is empty."""
+    """Yield the records in parts of ``size`` records. No part is empty."""
     for first in records:
         yield itertools.chain((first,), itertools.islice(records, size - 1))
 

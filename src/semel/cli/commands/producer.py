@@ -1,6 +1,7 @@
-"""``semel producer list``: the idempotent producers of a partition, and where their open transactions begin.
+"""``semel producer list``: shows the idempotent producers of a partition, and where their open transactions begin.
 
-With ``--window`` also the last five batches of each, by which the partition recognises a batch that is sent again.
+With ``--window`` it shows the last five batches of each producer, by which the partition recognises a batch that is
+sent again.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
         make_broker, addresses = _maker(options)
     except SettingError as error:
         raise UsageError(str(error)) from None
-    # Before the broker makes its data directory: an address that is taken leaves nothing behind.
+    # Checked before the broker creates its data directory, so that a start on a used address leaves nothing behind.
     for address in addresses:
         try:
             check_free(*address)
@@ -119,7 +119,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _maker(options: argparse.Namespace) -> tuple[Callable[[asyncio.AbstractEventLoop], Broker], list[Address]]:
-    """Everything that can be wrong with the arguments, before anything is touched; and where it is going to listen."""
+    """Check all arguments. Returns a function that makes the broker, and the addresses on which it will listen.
+
+    Nothing is changed yet. Raises ``UsageError`` or ``SettingError``.
+    """
     from random import SystemRandom
 
     from semel.broker.broker import Broker

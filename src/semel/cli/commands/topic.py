@@ -1,4 +1,4 @@
-"""``semel topic``: list, describe, create, delete, and more partitions."""
+"""``semel topic``: list, describe, create and delete topics, add partitions, delete records."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _describe(options: argparse.Namespace) -> int:
     with Admin(**settings) as admin:
         topic = admin.topics.describe(options.topic)
         partitions = [TopicPartition(topic.name, partition.partition) for partition in topic.partitions]
-        # The offsets of a partition whose leader is away would be waited for until the client gives up.
+        # Offsets are read only from leaders that answer: for the others the client would wait until its timeout.
         up = answering(admin.cluster.describe().brokers, has_tls=has_tls(settings))
         led = [key for partition, key in zip(topic.partitions, partitions, strict=True) if partition.leader in up]
         starts = offsets_at(admin, led, OffsetSpec.EARLIEST)

@@ -1,4 +1,4 @@
-"""``semel trace``: a proxy that prints the requests and answers that pass through it."""
+"""``semel trace``: a proxy that prints the requests and responses that pass through it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _client_tls(path: str | None) -> ssl.SSLContext | None:
-    """What clients are shown."""
+    """Return the TLS context for clients, with the proxy's certificate; ``None`` if clients connect without TLS."""
     if path is None:
         return None
     import ssl
@@ -103,7 +103,7 @@ def _client_tls(path: str | None) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # Without a password, OpenSSL would ask at the terminal for that of an encrypted key.
+        # With an encrypted key and no password, OpenSSL would ask for the password at the terminal.
         context.load_cert_chain(path, password="")
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -121,7 +121,7 @@ class _Printer:
         self._unreachable: set[tuple[object, str]] = set()
 
     def unreachable(self, broker: object, error: OSError) -> None:
-        """Said once: clients connect again and again."""
+        """Print that a broker cannot be connected to, once for each reason, because clients try again and again."""
         reason = getattr(error, "verify_message", None) or error.strerror or str(error)
         if (broker, reason) not in self._unreachable:
             self._unreachable.add((broker, reason))
@@ -136,7 +136,7 @@ class _Printer:
         try:
             print(json.dumps(event.as_dict(), ensure_ascii=False) if self._as_json else self._line(event), flush=True)
         except BrokenPipeError:
-            # The reader of the output has closed it; clients need the proxy all the same.
+            # The reader of the output has closed it. The proxy goes on, because clients still need it.
             self._only = {"nothing"}
 
     def _line(self, event: WireEvent) -> str:

@@ -14,7 +14,7 @@ from semel.cli.terminal.output import print_facts, print_json, print_rows
 from semel.errors import SemelError
 from semel.inspection.times import time_text
 
-if TYPE_CHECKING:  # A command imports the client when it runs.
+if TYPE_CHECKING:  # At runtime a command imports the client only when it is run.
     from semel.blocking import Admin
     from semel.client.admin.hanging import HangingTransaction
     from semel.inspection.trace import Trace

@@ -1,4 +1,4 @@
-"""``semel user``: who can log in with a password (SCRAM, and PLAIN over TLS)."""
+"""``semel user``: lists, adds and removes the users who can log in with a password (SCRAM, and PLAIN over TLS)."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _bootstrap(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Before a password is asked for."""
+    """Check the options before the user is asked for a password. Raises ``UsageError``."""
     from semel.security.sasl.scram import ITERATIONS_MIN
     from semel.security.sasl.scram_credentials import ITERATIONS_MAX
 

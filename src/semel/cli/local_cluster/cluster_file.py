@@ -1,4 +1,4 @@
-"""``cluster.json`` in the folder of a local cluster: its brokers and all ports, the same at every start."""
+"""``cluster.json`` in the folder of a local cluster: its brokers and all ports, which are the same at every start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semel.errors import StorageError
 HOST: Final = "127.0.0.1"
 FILE: Final = "cluster.json"
 _PORT_MAX: Final = 65_535
-# Below those that systems give to outgoing connections (from 32768 on Linux, from 49152 elsewhere).
+# Below the ports that systems use for outgoing connections (from 32768 on Linux, from 49152 elsewhere).
 _FREE: Final = range(10_000, 30_000)
 
 
@@ -50,9 +50,9 @@ class ClusterFile:
 
     @classmethod
     def planned(cls, brokers: int, first_port: int) -> ClusterFile:
-        """One port after the other from ``first_port`` on: for clients, for brokers, for ZooKeeper; 0: any free ones.
+        """Assign consecutive ports from ``first_port`` on, first for clients, then between brokers, then for ZooKeeper.
 
-        Raises ValueError.
+        With 0 the ports are any free ones. Raises ``ValueError``.
         """
         count = 2 * brokers + 1
         first = first_port or _first_of_free(count)
@@ -64,7 +64,7 @@ class ClusterFile:
 
     @classmethod
     def read(cls, folder: Path) -> ClusterFile | None:
-        """What is there; ``None`` if no cluster was ever started in the folder. Raises StorageError."""
+        """Read the file; ``None`` if no cluster was ever started in the folder. Raises ``StorageError``."""
         try:
             document = json.loads((folder / FILE).read_text())
             brokers = tuple(BrokerPorts(each["id"], each["clients"], each["brokers"]) for each in document["brokers"])
@@ -82,7 +82,8 @@ class ClusterFile:
 
 
 def _first_of_free(count: int) -> int:
-    """So many ports in a row that are free now, and that no outgoing connection is given while a broker is away."""
+    """Return the first of ``count`` consecutive ports that are free now. The system does not use them for outgoing
+    connections, so they stay free while a broker is away."""
     while True:
         first = SystemRandom().choice(_FREE)
         with contextlib.ExitStack() as probes, contextlib.suppress(OSError):

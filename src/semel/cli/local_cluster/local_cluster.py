@@ -1,6 +1,6 @@
-"""The processes of a local cluster: started, watched, and stopped in bounded time.
+"""Starts, watches and stops the processes of a local cluster. Stopping takes bounded time.
 
-ZooKeeper first, then the brokers; the other way round when it ends, because a broker that stops tells ZooKeeper. A
+ZooKeeper is started before the brokers and stopped after them, because a broker that stops writes to ZooKeeper. A
 process that ends by itself, or by ``kill -9``, is started again.
 """
 
@@ -17,19 +17,20 @@ from semel.cli.local_cluster.cluster_file import HOST, BrokerPorts, ClusterFile
 from semel.cli.local_cluster.zookeeper_server import START_SECONDS_MAX, ZooKeeperServer
 from semel.errors import StorageError
 
-# A broker ends itself before that (``cli.stop_signals``).
+# A broker that was told to stop ends its process before that (see ``cli/terminal/stop_signals.py``).
 BROKER_STOP_SECONDS_MAX: Final = 10.0
 ZOOKEEPER_STOP_SECONDS_MAX: Final = 3.0
 RESTART_PAUSE_S: Final = 2.0
 _PAUSE_S: Final = 0.05
 _READY: Final = b"semel ready on "
 _INTERNAL_FACTOR: Final = 3
-# The brokers' zookeeper.session.timeout.ms, 6 s, has to be between 2 and 20 ticks.
+# ZooKeeper allows session timeouts of 2 to 20 ticks; the brokers' zookeeper.session.timeout.ms is 6 s.
 _ZOOKEEPER: Final = "tickTime=1000\nautopurge.purgeInterval=1\nautopurge.snapRetainCount=3\n"
 
 
 class LocalCluster:
-    """``settings`` are ``KEY=VALUE`` for every broker. ``say`` tells what happens on the way, in one sentence."""
+    """The processes of one local cluster. ``settings`` are ``KEY=VALUE`` for every broker. ``say`` prints a sentence
+    when a process is started again."""
 
     def __init__(
         self,
@@ -55,7 +56,10 @@ class LocalCluster:
         self._brokers = [_Broker(folder, each, common) for each in ports.brokers]
 
     def start(self, is_told_to_stop: Callable[[], bool]) -> bool:
-        """Returns whether all serve; else it was told to stop meanwhile. Raises StorageError."""
+        """Start all processes and wait until they serve. Returns ``False`` if it was told to stop before that.
+
+        Raises ``StorageError`` if a process does not start.
+        """
         self._zookeeper.launch()
         self._zookeeper.await_service()
         for broker in self._brokers:
@@ -70,12 +74,13 @@ class LocalCluster:
         return True
 
     def _are_ready(self) -> bool:
-        """All are looked at: one that did not start is told even if another is not ready."""
+        """Whether all brokers are ready. It checks every one, so that it raises for a broker that has ended even while
+        another is not ready yet."""
         waiting = [broker for broker in self._brokers if not broker.is_ready()]
         return not waiting
 
     def tend(self) -> None:
-        """Start again what has ended. To be called now and then."""
+        """Start processes again that have ended. Call it regularly."""
         for process in (self._zookeeper.process, *(broker.process for broker in self._brokers)):
             if process.poll() is not None:
                 break
@@ -91,7 +96,8 @@ class LocalCluster:
                 broker.launch()
 
     def stop(self) -> bool:
-        """Whether that was clean: the next start has nothing to recover."""
+        """Stop all processes. Returns whether all brokers stopped cleanly, so that the next start has nothing to
+        recover."""
         for broker in self._brokers:
             broker.terminate()
         deadline = time.monotonic() + BROKER_STOP_SECONDS_MAX
@@ -100,7 +106,7 @@ class LocalCluster:
         return not unclean
 
     def kill(self) -> None:
-        """End what still runs, as it is."""
+        """Kill the processes that still run."""
         for broker in self._brokers:
             broker.kill()
         self._zookeeper.kill()
@@ -126,16 +132,16 @@ class _Broker:
     def launch(self) -> None:
         with self._output.open("ab") as output:
             self._began_at = output.tell()
-            # In a session of its own: Ctrl-C at the terminal is for the program that started it.
+            # In a session of its own, so that Ctrl-C at the terminal reaches only the program that has started it.
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
         draft = self._pid.with_suffix(".pid.tmp")
         draft.write_text(f"{self._process.pid}\n")
-        draft.replace(self._pid)  # So that a script that reads it never finds it empty.
+        draft.replace(self._pid)  # Renamed, so that a script never reads an empty file.
 
     def is_ready(self) -> bool:
-        """Raises StorageError with the broker's own words if it has ended."""
+        """Whether the broker serves. Raises ``StorageError``, with the last line that it printed, if it has ended."""
         printed = self._output.read_bytes()[self._began_at :]
         if self.process.poll() is not None:
             lines = printed.decode(errors="replace").strip().splitlines()
@@ -148,7 +154,7 @@ class _Broker:
             self._process.terminate()
 
     def has_ended(self, within_s: float) -> bool:
-        """Whether it has come to rest, in time."""
+        """Whether the broker's process ends within this time, and with exit code 0."""
         if self._process is None:
             return True
         try:

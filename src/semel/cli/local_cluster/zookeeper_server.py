@@ -19,13 +19,13 @@ HOST: Final = "127.0.0.1"
 START_SECONDS_MAX: Final = 60.0
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _WORDS: Final = "ruok,srvr"
-# Small: a server holds a few values, and starts sooner.
+# A small heap is enough for the few values of a cluster, and starts sooner.
 _JAVA: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.jmx.log4j.disable=true")
 _PAUSE_S: Final = 0.05
 
 
 def java_executable() -> Path:
-    """Raises SemelError."""
+    """Return a Java that ZooKeeper runs on. Raises ``SemelError``."""
     try:
         return find_java(os.environ, packaged=packaged_java(), program="ZooKeeper").executable
     except NoJava as error:
@@ -33,10 +33,10 @@ def java_executable() -> Path:
 
 
 def jars_in(folder: Path | None) -> Path:
-    """The folder, if ZooKeeper is in it; PySpark's if none is named. Raises SemelError."""
+    """Return the folder with ZooKeeper's jars: the given one, or PySpark's. Raises ``SemelError`` if it has none."""
     option = "name a folder that has it with --zookeeper-jars DIR"
     if folder is None:
-        found = importlib.util.find_spec("pyspark")  # Not imported: that takes a second.
+        found = importlib.util.find_spec("pyspark")  # Importing it would take a second.
         if found is None or found.origin is None:
             raise SemelError(
                 f"ZooKeeper comes with PySpark, which is not installed: pip install 'semel[spark]', or {option}"
@@ -48,7 +48,8 @@ def jars_in(folder: Path | None) -> Path:
 
 
 class ZooKeeperServer:
-    """One server, started and ended on the same folder and port. ``settings`` are lines of its file of settings."""
+    """One ZooKeeper server, which can be started several times on the same folder and port. ``settings`` are lines of
+    its ``zoo.cfg``."""
 
     def __init__(
         self, folder: Path, port: int, *, java: Path, jars: Path, settings: str, number: int | None = None
@@ -77,7 +78,7 @@ class ZooKeeperServer:
 
     def launch(self) -> None:
         with (self._folder / "output").open("ab") as output:
-            # In a session of its own: Ctrl-C at the terminal is for the program that started it.
+            # In a session of its own, so that Ctrl-C at the terminal reaches only the program that has started it.
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
@@ -87,7 +88,7 @@ class ZooKeeperServer:
         self.await_service()
 
     def await_service(self, *, within_s: float = START_SECONDS_MAX) -> None:
-        """Returns when it serves. Raises StorageError with the end of what it printed."""
+        """Wait until the server answers. Raises ``StorageError``, with the last line that it printed."""
         deadline = time.monotonic() + within_s
         while "Mode: " not in self.ask("srvr"):
             has_ended = self.process.poll() is not None
@@ -100,7 +101,7 @@ class ZooKeeperServer:
             time.sleep(_PAUSE_S)
 
     def ask(self, word: str) -> str:
-        """The answer to one of ZooKeeper's four-letter words; nothing if there is none."""
+        """Send one of ZooKeeper's four-letter words, and return the answer; an empty text if there is none."""
         try:
             with socket.create_connection((HOST, self.port), timeout=5) as connection:
                 connection.sendall(word.encode())

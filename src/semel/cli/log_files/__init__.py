@@ -1,1 +1,1 @@
-"""The files of a data directory, for ``semel log``: ``dump.py`` shows one, ``repair.py`` does the safe repairs."""
+"""The files of a data directory, for ``semel log``: ``dump.py`` shows one file, ``repair.py`` repairs a directory."""

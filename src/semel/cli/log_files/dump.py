@@ -59,7 +59,10 @@ def dump(disk: Disk, path: str, *, offsets: range, records: bool) -> Iterator[Li
 
 
 def offset_range(text: str | None) -> range:
-    """``A..B``, both inclusive, either left out; or one offset."""
+    """Parse ``--offsets``: ``A..B``, both inclusive, of which either may be left out; or one offset.
+
+    Raises ``UsageError``.
+    """
     if text is None:
         return range(INT64_MAX)
     first, dots, last = text.partition("..")

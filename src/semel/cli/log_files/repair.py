@@ -1,8 +1,8 @@
 """``semel log repair``: repairs a data directory in steps, which are shown before they are carried out.
 
-Without ``accept_loss`` a step loses nothing: it makes a file again from another one, or removes a file that the next
-start makes again from the log. With ``accept_loss`` damaged data is given up: topics and settings that are in no
-metadata file any more, or the records of a partition from the first damage on.
+Without ``--accept-loss`` a step loses nothing: it writes a file again from another one, or removes a file that the next
+start makes again from the log. With ``--accept-loss`` damaged data is given up: topics and settings that are no longer
+in any metadata file, or the records of a partition from the first damage on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MADE_AGAIN_BY_A_START: Final = (".snapshot", ".checksums", LEADER_EPOCH_FILE, M
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One repair: what it does, in words, and how."""
+    """One repair: a description of what it does, and the function that does it."""
 
     text: str
     carry_out: Callable[[], object]
@@ -42,7 +42,7 @@ class Step:
 def plan(
     disk: Disk, folder: str, report: Report, topics: Mapping[str, ExpectedTopic] | None, accepted: Collection[str]
 ) -> tuple[list[Step], list[Finding]]:
-    """The steps for what was found, and the findings that none of them is for."""
+    """Return the steps that repair the findings, and the findings that no step repairs."""
     steps: list[Step] = []
     left: list[Finding] = []
     planned: set[str] = set()
@@ -56,7 +56,7 @@ def plan(
                 planned.add(str(partition))
                 steps.append(_cut(disk, folder, partition, None if topics is None else topics.get(partition.topic)))
             continue
-        # A partition that has lost something is left as it is: what is still there may help to get it back.
+        # A partition with lost data is not changed unless the loss is accepted: its files may help to recover the data.
         is_left = partition in lossy and str(partition) not in accepted
         step = None if is_left else _step(disk, folder, finding, topics, accepted)
         if step is None:
@@ -78,7 +78,7 @@ def _cut(disk: Disk, folder: str, partition: TopicPartition, topic: ExpectedTopi
 
 
 def _was_compacted(disk: Disk, folder: str, partition: TopicPartition) -> bool:
-    """Whether compaction may have left holes: also where the topic has another policy by now."""
+    """Whether compaction may have left gaps in the partition, even if the topic has another cleanup policy now."""
     try:
         return partition in checkpoints.read_offsets(disk, f"{folder}/{CLEANER_FILE}")
     except DecodeError:
@@ -136,7 +136,10 @@ def _remove(disk: Disk, path: str) -> None:
 
 
 def carry_out(steps: list[Step]) -> Iterator[str]:
-    """Do them one after the other, and say each when it is done. Raises ``StorageError`` for one that fails."""
+    """Carry out the steps one after the other, and yield the text of each when it is done.
+
+    Raises ``StorageError`` for a step that fails.
+    """
     for step in steps:
         try:
             step.carry_out()
@@ -146,7 +149,7 @@ def carry_out(steps: list[Step]) -> Iterator[str]:
 
 
 def remedy_for(finding: Finding, folder: str) -> str:
-    """What an operator can do about a finding that has no safe step."""
+    """Return what an operator can do about a finding that no step repairs."""
     if finding.path in (f"{folder}/{file}" for file in METADATA_FILES):
         return f"restore a copy, or give up what is lost: semel log repair {folder} --accept-loss {METADATA}"
     if finding.path.endswith(".log") and finding.severity is Severity.DERIVED:

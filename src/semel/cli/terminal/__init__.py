@@ -1,4 +1,4 @@
-"""What a person sees and does at the terminal: tables, JSON, progress, times, interruptions.
+"""The terminal: tables, JSON, progress, passwords, times, signals.
 
 Open ``output.py`` first.
 """

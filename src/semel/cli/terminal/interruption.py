@@ -1,8 +1,8 @@
-"""SIGINT and SIGTERM for the commands that ask a broker.
+"""The handling of SIGINT and SIGTERM by all commands but ``semel serve``.
 
-A command is interrupted where it is, ends what it holds (``with``), and exits with 128 and the signal's number, as a
-shell reports it: 130 for Ctrl-C, 143 for SIGTERM. A command that has to finish a step first asks ``interruptible``.
-The broker has rules of its own: ``stop_signals.py``.
+A signal interrupts a command wherever it is. The command leaves its ``with`` blocks, and exits with 128 plus the
+signal's number, as a shell reports it: 130 for Ctrl-C, 143 for SIGTERM. A command that has to finish a step first uses
+``interruptible``. The broker has its own handling: ``stop_signals.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal came."""
+    """SIGINT or SIGTERM was received."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -36,13 +36,14 @@ class Interruption:
 
     @property
     def told(self) -> bool:
-        """Whether a signal has come."""
+        """Whether a signal was received."""
         return self.number is not None
 
 
 @contextlib.contextmanager
 def raised_signals() -> Iterator[None]:
-    """Within it a signal raises ``Interrupted`` wherever the main thread is. No other thread can ask for that."""
+    """Within this block a signal raises ``Interrupted`` in the main thread, wherever that is. In another thread the
+    block does nothing, because only the main thread may set signal handlers."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         _raise_interrupted(number)
@@ -53,7 +54,10 @@ def raised_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Within it, the first signal is only noted; the second interrupts. If one was noted, the end raises it."""
+    """Within this block the first signal is only remembered, and the second raises ``Interrupted`` at once.
+
+    The end of the block raises ``Interrupted`` if a signal was remembered.
+    """
     interruption = Interruption()
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -68,7 +72,7 @@ def interruptible() -> Iterator[Interruption]:
 
 
 def _raise_interrupted(number: int) -> NoReturn:
-    # The signal may come after a coroutine is made and before it is given to its loop. Python would tell the user so.
+    # If the signal comes after a coroutine is made and before its loop runs it, Python would print a warning.
     warnings.filterwarnings("ignore", message="coroutine .* was never awaited", category=RuntimeWarning)
     raise Interrupted(number)
 

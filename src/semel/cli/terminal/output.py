@@ -22,7 +22,8 @@ _PLAIN: Final = "\033[0m"
 def print_rows(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str = "none"
 ) -> None:
-    """A table with these columns, or the rows as a JSON array, whole. ``empty`` is what an empty table says."""
+    """Print a table with these columns, or the rows with all their fields as a JSON array. ``empty`` is printed for a
+    table without rows."""
     if as_json:
         print_json(rows)
     elif not rows:
@@ -34,7 +35,7 @@ def print_rows(
 
 
 def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
-    """One thing: a line for each fact."""
+    """Print the facts about one thing, each on a line, or as one JSON object."""
     if as_json:
         print_json(facts)
         return
@@ -44,12 +45,12 @@ def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def say(text: str) -> None:
-    """Something that belongs to no table and to no record: on standard error."""
+    """Print a message that is not part of the command's output, on standard error."""
     print(f"semel: {text}", file=sys.stderr, flush=True)
 
 
 def print_deleted(results: Results[str, None], *, as_json: bool) -> None:
-    """What is gone, on standard output; then raises for the first that is not."""
+    """Print what was deleted. Then raise the first error, if something was not deleted."""
     print_facts({"deleted": sorted(results.succeeded)}, as_json=as_json)
     results.all()
 

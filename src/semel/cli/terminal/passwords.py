@@ -17,7 +17,7 @@ PASSWORD_VARIABLE: Final = "SEMEL_USER_PASSWORD"
 
 
 def add_password_file(parser: argparse.ArgumentParser) -> None:
-    parser.allow_abbrev = False  # Or --password SECRET would be a file of that name.
+    parser.allow_abbrev = False  # Else --password SECRET would mean --password-file SECRET.
     parser.add_argument(
         "--password-file",
         metavar="FILE",
@@ -26,7 +26,7 @@ def add_password_file(parser: argparse.ArgumentParser) -> None:
 
 
 def new_password(options: argparse.Namespace) -> str:
-    """Raises ``UsageError``, which does not show it."""
+    """Return the password for a user. Raises ``UsageError``, whose message does not show the password."""
     if options.password_file is not None:
         password, source = file_text("--password-file", options.password_file).split("\n")[0], "--password-file"
         password = password.removesuffix("\r")

@@ -15,7 +15,7 @@ _WIDTH: Final = 30
 
 
 class Progress:
-    """``total`` of ``None`` means that it is not known: then it counts, and says how fast."""
+    """A progress line, drawn while its block runs. If ``total`` is ``None``, it shows the count and the rate only."""
 
     def __init__(self, what: str, total: int | None = None, *, stream: TextIO | None = None) -> None:
         self._what = what

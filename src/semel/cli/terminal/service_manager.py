@@ -11,12 +11,12 @@ _VARIABLE: Final = "NOTIFY_SOCKET"
 
 
 def notify_ready() -> None:
-    """Nothing happens where no service manager waits. One that does not listen any more is no reason to end."""
+    """Tell the service manager that this process is ready. Without one nothing happens, and errors are ignored."""
     address = os.environ.get(_VARIABLE)
     if not address:
         return
     if address.startswith("@"):
-        address = f"\0{address[1:]}"  # An abstract socket of Linux.
+        address = f"\0{address[1:]}"  # It is an abstract socket of Linux.
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notification:
         notification.settimeout(1)
         notification.sendto(b"READY=1", address)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT, which stop a broker in bounded time.
+"""The handling of SIGTERM and SIGINT by the broker, which stops in bounded time.
 
 A separate thread waits for the signals, because the event loop may hang in a disk that does not answer. The first
 signal tells the loop to stop. The process ends at once with the second signal, or when the time is up. That is like
@@ -18,11 +18,14 @@ from semel.cli.exits import Exit
 SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 
 STOP_SECONDS_MAX: Final = 8.5
-"""From the first signal to the end of the process, however it ends."""
+"""The longest time from the first signal to the end of the process."""
 
 
 def take_stop_signals() -> None:
-    """To be called before any other thread begins: a signal goes to a thread that has not blocked it."""
+    """Block SIGTERM and SIGINT for the whole process, so that only ``watch_stop_signals`` receives them.
+
+    It must be called before any other thread begins: a signal goes to a thread that has not blocked it.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
@@ -42,6 +45,6 @@ def watch_stop_signals(told: Callable[[], object], *, timeout_s: float = STOP_SE
 
 
 def _end(reason: str) -> None:
-    # Not through logging: its lock may be held by a thread that hangs.
+    # Not written with logging, whose lock a hanging thread may hold.
     os.write(2, f"semel: {reason}: ended as it was; the next start recovers\n".encode())
     os._exit(Exit.FAILED)

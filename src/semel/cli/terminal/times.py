@@ -7,7 +7,7 @@ from semel.inspection import times
 
 
 def timestamp_of(text: str) -> int:
-    """Milliseconds of ``2026-01-31T12:00:00Z``, of the same without a zone (then UTC), or of a number of them."""
+    """Parse a time, as ``inspection.times.timestamp_of`` does, to milliseconds since 1970. Raises ``UsageError``."""
     try:
         return times.timestamp_of(text)
     except ValueError as error:

@@ -1,2 +1,1 @@
-"""Histories that are read from logs, as any client may read them: how ``semel group trace`` prints what
-``semel.inspection`` has read."""
+"""Printing of the histories that ``semel.inspection`` has read from logs: ``semel group trace``."""

@@ -1,4 +1,4 @@
-"""What ``semel group trace`` prints."""
+"""The output of ``semel group trace``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def print_group_trace(found: GroupTrace, *, as_json: bool) -> None:
 
 
 def _rows(event: GroupEvent) -> Iterator[dict[str, Any]]:
-    """One line for the event and one for each further member; the leader has a star."""
+    """Yield one row for an event and its first member, and one for each further member. The leader has a star."""
     first = {
         "time": event.time,
         "event": event.event,
