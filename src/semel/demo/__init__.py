@@ -1,5 +1,5 @@
-"""``semel demo``: a Spark job whose driver is killed in the middle, with a plain sink and with ``semel.spark``.
+"""``semel demo``: kills the driver of a Spark job in the middle, once with a plain sink and once with ``semel.spark``.
 
-Read ``demonstration.py`` first: what happens, in which order. The two jobs are ``plain_totals.py`` and
-``exact_totals.py``; both run the query of ``totals.py``. It needs Spark: ``semel[spark]``.
+Open ``demonstration.py`` first: it has the steps in order. The two jobs are ``plain_totals.py`` and
+``exact_totals.py``; both run the query of ``totals.py``. The demo needs Spark: ``semel[spark]``.
 """

@@ -1,4 +1,4 @@
-"""``semel serve`` as a process of its own, on a free port, for as long as the demo runs."""
+"""Runs ``semel serve`` in a process of its own, on a free port, for as long as the demo runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _READY: Final = re.compile(r"semel ready on ([^,\s]+),")
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[str]:
-    """The address of a broker with its data in ``folder``; it is killed at the end."""
+    """Run a broker with its data in ``folder`` and yield its address. It is killed at the end of the block."""
     folder.mkdir()
     said = folder / "errors.txt"
     with said.open("wb") as errors:
@@ -27,7 +27,7 @@ def serving(folder: Path) -> Iterator[str]:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            start_new_session=True,  # Ctrl-C at the terminal is for the demo, which ends the driver first.
+            start_new_session=True,  # So that Ctrl-C reaches only the demo, which ends the driver first.
         )
     try:
         assert process.stdout is not None
@@ -38,7 +38,10 @@ def serving(folder: Path) -> Iterator[str]:
 
 
 def _address_in(output: IO[str], said: Path) -> str:
-    """Reads up to the line with which a broker says that it is ready, or to the end of one that did not start."""
+    """Read a broker's output up to the line that says that it is ready, and return its address.
+
+    Raises ``SemelError`` if the output ends before that line.
+    """
     for line in output:
         if ready := _READY.match(line):
             return ready[1]

@@ -1,10 +1,11 @@
-"""A Spark job whose driver is killed in the middle, with a plain sink and with ``semel.spark``, and the account.
+"""The steps of the demo: the driver of a Spark job is killed in the middle, and the job's totals are compared with its
+input.
 
-A broker, a stream of orders, and a job that writes what every customer spent in every hour: ``plain_totals.py``, then
-``exact_totals.py``. Its driver, a process of its own, gets ``kill -9`` half way and is started again. At the
-end, what a read_committed reader finds in the totals stands beside what was ordered, and the table in SQLite that got
-the same batches beside the topic. The exit code is 0 only if they are equal for ``semel.spark``; what the plain sink
-comes to is measured and told too.
+It runs a broker, a stream of orders, and a job that writes what every customer spent in every hour: first
+``plain_totals.py``, then ``exact_totals.py``. The job's driver, a process of its own, is killed with ``kill -9`` before
+it is done, and started again. At the end the totals that a read_committed consumer reads are compared with the orders;
+with ``semel.spark`` the table in SQLite, which got the same batches, is compared with the totals as well. The exit code
+is 0 only if they are equal for ``semel.spark``; the result of the plain sink is printed too.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ _SAY_AT_LEAST_EVERY_S = 10.0
 
 
 def run() -> bool:
-    """Whether the totals of ``semel.spark`` are equal to the orders. Raises ``NoJava``, or ``SemelError``."""
+    """Run the demo. Returns whether the totals of ``semel.spark`` are equal to the orders.
+
+    Raises ``NoJava`` or ``SemelError``.
+    """
     java = use_java()
     started = time.monotonic()
     with (
@@ -55,7 +59,7 @@ def run() -> bool:
 def demonstrate(folder: Path, servers: str) -> bool:
     with Admin(bootstrap_servers=servers) as admin:
         for topic in ("orders", PLAIN_TOPIC, "totals"):
-            # The orders' time is their own: by it, they would all be too old to be kept.
+            # The orders have timestamps of the past, by which retention would delete them at once.
             admin.topics.create(topic, partitions=PARTITIONS, configs={"retention.ms": "-1"})
     orders = Orders.drawn(ORDERS)
     say(f"{ORDERS:,} orders of {len(CUSTOMERS)} customers are on their way to the topic orders")
@@ -82,7 +86,7 @@ def with_plain_sink(folder: Path, servers: str, orders: Orders) -> Account:
             driver.kill()
             if driver.has_unfinished_batch():
                 break
-            driver.start()  # Spark had noted the batch as done before the kill: try again with the next one.
+            driver.start()  # The batch was in Spark's commit log before the kill: try again with the next batch.
         say("kill -9 of the driver, right after a batch has written its totals and before Spark notes it as done")
         say("started again, with the same checkpoint: Spark runs the batch again")
         driver.start()
@@ -111,7 +115,7 @@ def exactly_once(folder: Path, servers: str, orders: Orders) -> Account:
 
 
 def is_same_in_table(file: Path, found: list[tuple[str, dict[str, int]]]) -> bool:
-    """The table was written beside the topic, with commits of its own."""
+    """Whether the SQLite table has the same totals as the topic. It was written with commits of its own."""
     with sqlite3.connect(file) as database:
         rows = [(name, json.loads(total)) for name, total in database.execute("SELECT customer, total FROM totals")]
     is_same = sorted(map(repr, rows)) == sorted(map(repr, found))
@@ -120,7 +124,8 @@ def is_same_in_table(file: Path, found: list[tuple[str, dict[str, int]]]) -> boo
 
 
 def show_trace(servers: str) -> None:
-    """What ``semel txn trace`` tells of the transaction that the dead driver has left open, and what it holds up."""
+    """Print what ``semel txn trace`` shows of the transaction that the dead driver has left open, and which readers
+    wait for it."""
     command = [sys.executable, "-m", "semel", "txn", "trace", GROUP, "--bootstrap-server", servers]
     lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
     shown = [number for number, line in enumerate(lines) if " open " in line or line.startswith("holds up")]
@@ -131,7 +136,8 @@ def show_trace(servers: str) -> None:
 
 
 def wait_for_consumed(driver: Driver, reader: Reader, wanted: int) -> None:
-    """As told by the group's offsets, which are committed in the same transactions as the totals."""
+    """Wait until so many orders are consumed, by the group's committed offsets. These are committed in the same
+    transactions as the totals."""
     deadline, said_at, said = time.monotonic() + _SECONDS_MAX, 0.0, -1
     while (done := reader.consumed()) < wanted:
         if not driver.check():
@@ -146,7 +152,11 @@ def wait_for_consumed(driver: Driver, reader: Reader, wanted: int) -> None:
 
 
 def wait_for_totals(driver: Driver, reader: Reader, wanted: int, *, complete: bool = False) -> None:
-    """Until the totals are of so many orders. ``complete``: those that never come are the account's business."""
+    """Wait until the totals contain so many orders.
+
+    Raises ``SemelError`` if that takes too long. With ``complete`` it returns instead: ``Account`` shows what is
+    missing.
+    """
     deadline, said = time.monotonic() + _SECONDS_MAX, -1
     while (found := _orders_in(reader.totals())) < wanted:
         if not driver.check():
@@ -162,13 +172,13 @@ def wait_for_totals(driver: Driver, reader: Reader, wanted: int, *, complete: bo
 
 
 def _orders_in(totals: list[tuple[str, dict[str, int]]]) -> int:
-    """How many orders the totals are of; one that is there twice counts once."""
+    """Return how many orders the totals contain. A total that was written twice counts once."""
     return sum({(name, total["start"]): total["orders"] for name, total in totals}.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What was ordered beside what the totals say."""
+    """The comparison of the orders with the totals: the number of totals, and how many were written twice."""
 
     totals: int
     twice: int
@@ -180,7 +190,7 @@ class Account:
 
     @classmethod
     def of(cls, orders: Orders, found: list[tuple[str, dict[str, int]]]) -> Account:
-        """Prints the table."""
+        """Compare the orders with the totals that were found, and print the comparison as a table."""
         expected, read = orders.summed_up(), sum_up(found)
         print(f"\n  {'':10} {'orders':>10} {'in totals':>10}   {'spent':>14} {'in totals':>14}")
         for name in CUSTOMERS:

@@ -1,4 +1,4 @@
-"""The driver of one of the demo's Spark jobs, as a process of its own that can be killed and started again."""
+"""Runs the driver of a Spark job of the demo in a process of its own, which can be killed and started again."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TABLE = "totals.db"
 EXACTLY_ONCE = ("semel.demo.exact_totals", "--table", TABLE)
 PLAIN = ("semel.demo.plain_totals",)
 
-# Quick to start rather than quick for long: the demo starts four of them, and none lives for more than a minute.
+# Settings for a fast start and not for throughput: the demo starts four drivers, each for less than a minute.
 _SPARK = (
     "--master local[2] --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
     "--conf spark.sql.session.timeZone=UTC --conf spark.sql.codegen.wholeStage=false "
     "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
 )
 
-# A machine with much else to do may take longer to start a process than Spark waits for it.
+# On a busy machine a process may take longer to start than Spark waits for it: then the driver ends.
 _RESTARTS_MAX = 2
 
 
@@ -56,14 +56,17 @@ class Driver:
             )
 
     def kill(self) -> None:
-        """The driver and its Java at once, without a word, as when a machine is lost."""
+        """Kill the driver and its JVM at once with SIGKILL, as if the machine had failed."""
         process, self._process = self._process, None
         if process is not None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def check(self) -> bool:
-        """False if it had ended by itself: it was started again, as an operator would, but not for ever."""
+        """Start the driver again if it has ended by itself. Returns whether it was still running.
+
+        Raises ``SemelError`` if it has ended too often.
+        """
         if self._process is None or self._process.poll() is None:
             return True
         if self._restarts == _RESTARTS_MAX:
@@ -74,7 +77,8 @@ class Driver:
         return False
 
     def has_unfinished_batch(self) -> bool:
-        """Whether the last batch that Spark has planned is not noted as done: it runs again after a restart."""
+        """Whether the last batch that Spark has planned is missing in its commit log: then it runs again after a
+        restart."""
         planned, done = (
             {int(file.name) for file in (self._checkpoint / folder).glob("[0-9]*")} for folder in ("offsets", "commits")
         )

@@ -1,6 +1,8 @@
-"""The demo's job with ``semel.spark``: totals and consumed offsets are one Kafka transaction for each micro-batch.
+"""The demo's job with ``semel.spark``: totals and consumed offsets are committed in one Kafka transaction for each
+micro-batch.
 
-The same totals are rows of an SQLite file, too. ``python -m semel.demo.exact_totals`` runs until it is ended.
+The same totals are also written as rows of an SQLite file. ``python -m semel.demo.exact_totals`` runs until it is
+killed.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from semel.spark.sinks import SQLite
 
 
 def run(servers: str, checkpoint: str, rows_per_batch: int, table: str) -> None:
-    """Until the process is ended."""
+    """Run the job until the process is killed."""
     with sqlite3.connect(table) as database:
         database.execute("CREATE TABLE IF NOT EXISTS totals (customer TEXT, total TEXT)")
     spark = make_session("exactly-once")

@@ -1,4 +1,4 @@
-"""What the demo's customers order, and what a reader of the cluster finds of it."""
+"""The orders of the demo, which are its input, and a reader of what the jobs have consumed and written."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SENT_AT_ONCE = 40
 _DAY_MS = 86_400_000
 
 Totals = tuple[Counter[str], Counter[str]]
-"""By customer: how many orders, and how much."""
+"""By customer: the number of orders, and the sum of their amounts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """An order every ten seconds of a time of their own, so that there are hours to sum up."""
+    """Random orders, whose timestamps are ten seconds apart, so that they cover several hours to sum up."""
 
     placed: tuple[tuple[str, int], ...]
 
@@ -42,7 +42,8 @@ class Orders:
         return cls(tuple((chance.choice(CUSTOMERS), chance.randint(100, 99_999)) for _ in range(count)))
 
     def __len__(self) -> int:
-        """With the one behind the last, of nobody, whose day ends the hours of all others."""
+        """The number of records: all orders, and a last record whose timestamp is a day later, which closes the hours
+        of all others."""
         return len(self.placed) + 1
 
     def summed_up(self) -> Totals:
@@ -69,7 +70,7 @@ class Orders:
 
 
 class Reader:
-    """What is committed: orders consumed, and totals written."""
+    """Reads the offsets of consumed orders and the totals that the jobs have written."""
 
     def __init__(self, servers: str, partitions: int, topic: str) -> None:
         self._stable = Cluster(bootstrap_servers=servers)
@@ -102,7 +103,7 @@ class Reader:
             pass
 
     def wait_until_open(self, *, timeout_s: float) -> bool:
-        """Whether a transaction has written totals and is not decided yet; waits for one."""
+        """Wait until a transaction has written totals and is still open. Returns whether there was one in time."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if self._stable.end_offsets(self._totals) != self._all.end_offsets(self._totals):

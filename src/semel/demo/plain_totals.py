@@ -1,7 +1,7 @@
 """The demo's job with a plain sink: ``foreachBatch`` and an ordinary producer.
 
-It is at-least-once, as Spark's own Kafka sink is: what a batch has written stays written when the driver dies before
-Spark has noted the batch as done, and the batch is written again after the restart. ``semel demo`` shows that.
+It is at-least-once, as Spark's own Kafka sink is: if the driver dies after a batch has written its records and before
+Spark has noted the batch as done, the records stay, and are written again after the restart. ``semel demo`` shows that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOPIC = "totals-plain"
 
 
 def run(servers: str, checkpoint: str, rows_per_batch: int) -> None:
-    """Until the process is ended."""
+    """Run the job until the process is killed."""
     orders = read_orders(make_session("plain"), servers, rows_per_batch)
     with Producer(bootstrap_servers=servers) as producer:
 

@@ -1,6 +1,6 @@
 """The query of both jobs: what every customer spent in every hour, written when the hour is over.
 
-``examples/spark_totals.py`` has the same one in a program to begin with.
+``examples/spark_totals.py`` has the same query in a program that users can start from.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from semel.spark.java import use_java
 
 
 def totals(orders: DataFrame) -> DataFrame:
-    """The columns key and value: the customer, and a total as JSON."""
+    """Return the totals in the columns key and value: the customer, and a total as JSON."""
     order = sf.from_json(sf.col("value").cast("string"), "amount LONG")
     return (
         orders.select("key", "timestamp", order["amount"].alias("amount"))
@@ -36,7 +36,7 @@ def make_session(name: str) -> SparkSession:
 
 
 def read_orders(spark: SparkSession, servers: str, rows_per_batch: int, *, group: str | None = None) -> DataFrame:
-    """The topic orders as a stream. A group is for a pipeline that commits its offsets."""
+    """Return the topic orders as a stream. ``group`` is set for a pipeline, which commits its offsets under it."""
     stream = (
         spark.readStream.format("semel")
         .option("kafka.bootstrap.servers", servers)

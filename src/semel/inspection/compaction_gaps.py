@@ -1,7 +1,6 @@
-"""Gaps that compaction has left in a log: from when on the history that it tells is whole.
+"""Gaps that compaction has left in a log, by which a history read from the log is known to be complete or not.
 
-Any of the missing records may have been one of those that are looked for, so a history is known to be whole only behind
-the last gap.
+Any of the missing records may have belonged to the history, so it is known to be complete only after the last gap.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from semel.wire.records import BatchHeader
 
 
 class CompactionGaps:
-    """Shown every batch of a partition in order."""
+    """Finds the last gap in a partition. ``passed`` must be called with every batch, in order."""
 
     def __init__(self) -> None:
         self.complete_since: str | None = None
-        """The time of the batch behind the last gap; ``None``: nothing is missing at all."""
+        """The time of the batch after the last gap; ``None`` if nothing is missing."""
         self._expected = 0
 
     def passed(self, header: BatchHeader) -> None:

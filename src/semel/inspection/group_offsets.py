@@ -1,4 +1,4 @@
-"""A group's offsets beside the ends of its partitions, with its lag; and where a reset of them would go."""
+"""A group's committed offsets, with the ends of its partitions and its lag; and where a reset would take them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """How far a group has read one partition. ``trouble`` says why no consumer can go on from there."""
+    """How far a group has read one partition. ``trouble`` says why a consumer cannot continue from there, if so."""
 
     partition: TopicPartition
     committed: int | None
@@ -32,7 +32,7 @@ class GroupOffset:
 
 
 def group_offsets(admin: Admin, group: GroupDescription) -> tuple[GroupOffset, ...]:
-    """Of every partition that has a committed offset or a member that reads it, with its lag."""
+    """Return the group's offsets and lag for every partition with a committed offset or a member that reads it."""
     committed = admin.groups.list_offsets(group.group_id)
     partitions = sorted({*committed, *owners_of(group)})
     starts = offsets_where_known(admin, partitions, OffsetSpec.EARLIEST)
@@ -46,7 +46,7 @@ def group_offsets(admin: Admin, group: GroupDescription) -> tuple[GroupOffset, .
 
 
 def owners_of(group: GroupDescription) -> dict[TopicPartition, str]:
-    """The member that reads each partition."""
+    """Return the id of the member that reads each partition."""
     return {partition: member.member_id for member in group.members for partition in member.assignment}
 
 
@@ -56,7 +56,7 @@ def offsets_beside(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> tuple[GroupOffset, ...]:
-    """Committed offsets beside where partitions begin and end; their lag is not counted."""
+    """Return committed offsets with the start and end of each partition, without the lag."""
     owners = owners_of(group)
     found = []
     for partition in sorted({*committed, *owners}):
@@ -68,7 +68,7 @@ def offsets_beside(
 
 
 def _trouble(offset: int, start: int | None, end: int | None) -> str | None:
-    """Why a consumer cannot go on from a committed offset, and what it does instead."""
+    """Return why a consumer cannot continue from a committed offset and what it does instead; ``None`` if it can."""
     if start is None or end is None:
         return "the partition is not there, or cannot be asked"
     if start <= offset <= end:
@@ -81,7 +81,7 @@ def _trouble(offset: int, start: int | None, end: int | None) -> str | None:
 
 
 class ResetTo(Enum):
-    """Where a reset goes. All but the first three take a number."""
+    """The target of an offset reset. All but the first three need a number."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -89,7 +89,7 @@ class ResetTo(Enum):
     OFFSET = "offset"
     SHIFT = "shift"
     TIME = "time"
-    """The first record that is as late as a time, in milliseconds since 1970."""
+    """The first record with this timestamp or a later one, in milliseconds since 1970."""
 
 
 def reset_destinations(
@@ -99,7 +99,10 @@ def reset_destinations(
     to: ResetTo,
     number: int | None = None,
 ) -> dict[TopicPartition, int]:
-    """Where each partition is to go. A shift stops at the first or last; ValueError for an offset out of range."""
+    """Return the offset to which each partition is reset.
+
+    A shift stops at the first or at the end offset. Raises ``ValueError`` for a given offset that is out of range.
+    """
     starts = offsets_at(admin, partitions, OffsetSpec.EARLIEST)
     ends = offsets_at(admin, partitions, OffsetSpec.LATEST)
     at_time: Mapping[TopicPartition, int] = {}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MemberShare:
-    """A member, and what it was given."""
+    """A member of a group, with its subscription and the partitions that it was assigned."""
 
     member_id: str
     client_id: str | None
@@ -47,7 +47,7 @@ class MemberShare:
 
 @dataclass(frozen=True, slots=True)
 class GroupEvent:
-    """Something that the group's coordinator wrote down."""
+    """A record that the group's coordinator has written, other than an offset commit."""
 
     time: str | None
     offset: int
@@ -58,23 +58,24 @@ class GroupEvent:
     leader: str | None = None
     members: list[MemberShare] = field(default_factory=list)
     commits: int = 0
-    """How many offsets were committed since the event before."""
+    """The number of offsets that were committed between the event before and this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTrace:
     group: str
     complete_since: str | None
-    """From when on nothing is missing; ``None``: nothing is missing at all."""
+    """The time since when the history is complete; ``None`` if nothing is missing."""
     events: list[GroupEvent]
     commits: int
-    """How many offsets were committed since the last event."""
+    """The number of offsets that were committed since the last event."""
 
 
 def group_trace(admin: Admin, group_id: str, *, offsets_max: int | None = None) -> GroupTrace:
-    """Raises GROUP_ID_NOT_FOUND if the log knows nothing of it.
+    """Read the history of a group. Raises ``KafkaError`` with GROUP_ID_NOT_FOUND if the log has no record of it.
 
-    ``offsets_max`` says how far back from its end the partition is read; ``complete_since`` tells what that leaves.
+    ``offsets_max`` limits the reading to the last offsets of the partition; ``complete_since`` of the result says since
+    when the history is complete.
     """
     home = _home(admin, group_id)
     names = {topic.topic_id: topic.name for topic in admin.topics.list().values()}
@@ -101,7 +102,10 @@ def group_trace(admin: Admin, group_id: str, *, offsets_max: int | None = None) 
 
 
 def _home(admin: Admin, group_id: str) -> TopicPartition:
-    """The partition that has the records of a group. Its topic is made when a client first asks for a coordinator."""
+    """Return the partition that has the records of a group.
+
+    Its topic is created when a client first looks up a coordinator, so it may not exist yet.
+    """
     try:
         partitions = len(admin.topics.describe(CONSUMER_OFFSETS_TOPIC).partitions)
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""The records of the internal topics, in words."""
+"""Decoding of the records of the internal topics to dictionaries, for people to read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from semel.wire.messages.consumer_protocol import (
 
 
 def decoded(topic: str, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
-    """``key`` and ``value`` as JSON has them; ``None`` for a topic of users, and for what cannot be read."""
+    """Return a record's ``key`` and ``value`` as dictionaries of plain values; ``None`` for a record of another topic,
+    and for one that cannot be decoded."""
     try:
         if topic == TRANSACTION_STATE_TOPIC:
             return _transaction(key, value)
@@ -68,7 +69,8 @@ def _group(key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
 
 
 def subscription_of(data: bytes) -> dict[str, Any] | bytes:
-    """What a member of the consumer protocol wants and owns; the bytes themselves, if they are not of that protocol."""
+    """Return the subscription of a member of the consumer protocol, with the partitions that it owns; the bytes
+    themselves if they cannot be decoded."""
     try:
         read = decode_subscription(data)
     except DecodeError:
@@ -78,7 +80,8 @@ def subscription_of(data: bytes) -> dict[str, Any] | bytes:
 
 
 def assignment_of(data: bytes) -> list[str] | bytes:
-    """The partitions that a member of the consumer protocol was assigned; or the bytes themselves."""
+    """Return the partitions that a member of the consumer protocol was assigned; the bytes themselves if they cannot be
+    decoded."""
     try:
         return [f"{topic}:{index}" for topic, index in flattened(decode_assignment(data).assigned_partitions)]
     except DecodeError:
@@ -86,7 +89,7 @@ def assignment_of(data: bytes) -> list[str] | bytes:
 
 
 def _readable(value: Any) -> Any:
-    """Partitions of a topic that is known by its id as ``ID:INDEX``, in order."""
+    """Return partitions with topic ids as a sorted list of ``ID:INDEX``, and any other value unchanged."""
     if isinstance(value, frozenset) and all(isinstance(one, AssignedPartition) for one in value):
         return [f"{one.topic_id}:{one.partition}" for one in sorted(value)]
     return value

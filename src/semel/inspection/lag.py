@@ -1,7 +1,7 @@
-"""The lag of a group: how many records a read_committed consumer has still to read.
+"""The lag of a group: how many records a read_committed consumer still has to read.
 
-The difference of two offsets is not the lag: markers and aborted records have offsets, and consumers do not get them.
-So the headers of the batches in between are read.
+The difference of two offsets is not the lag, because markers and aborted records have offsets too, and consumers do not
+get them. So the headers of the batches in between are read.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def readable_after(admin: Admin, partition: TopicPartition, offset: int) -> int:
-    """Records from ``offset`` up to the last stable offset that a read_committed reader would be shown."""
+    """Return how many records a read_committed consumer would get from ``offset`` up to the last stable offset."""
     count = 0
     for asked, raw in fetches(admin, partition, offset, stable_only=True):
         headers = list(iterate_headers(raw.records, allow_partial_tail=True))
         aborted = [AbortedTransaction(*transaction) for transaction in raw.aborted]
         for _, header in visible_batches(raw.records, headers, aborted):
-            # Of a batch that begins before the offset, a part has been read.
+            # A batch that begins before the offset has been read in part.
             count += min(header.record_count, header.last_offset - max(header.base_offset, asked) + 1)
     return count

@@ -28,7 +28,7 @@ class RawBatch:
 def fetches(
     admin: Admin, partition: TopicPartition, offset: int, *, end: int | None = None, stable_only: bool = False
 ) -> Iterator[tuple[int, RawBatches]]:
-    """What one Fetch after the other brings, with the offset asked for, up to ``end`` or to what is there now."""
+    """Yield the results of consecutive Fetch requests, each with its fetch offset, up to ``end`` or the present end."""
     while end is None or offset < end:
         raw = admin.partitions.read_batches(partition, offset, stable_only=stable_only)
         if end is None:
@@ -38,12 +38,13 @@ def fetches(
         for _, header in iterate_headers(raw.records, allow_partial_tail=True):
             next_offset = header.next_offset
         if next_offset <= offset:
-            return  # Compaction has left nothing up to the end.
+            return  # There are no more records before the end: compaction has removed them.
         offset = next_offset
 
 
 def batches(admin: Admin, partition: TopicPartition, *, offsets_max: int | None = None) -> Iterator[RawBatch]:
-    """Every batch of a partition, from its first record to its present end; or those of its last offsets."""
+    """Yield every batch of a partition, from its first record to its present end; with ``offsets_max`` only those of
+    its last offsets."""
     from semel.client.admin.partitions import OffsetSpec
 
     start = offsets_at(admin, [partition], OffsetSpec.EARLIEST).get(partition, 0)

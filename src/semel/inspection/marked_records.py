@@ -1,4 +1,4 @@
-"""Records as they are in the log, and for each whether it is data, aborted, in an open transaction, or control."""
+"""Records as they are in the log, each marked as data, aborted, in an open transaction, or control."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ ABORTED: Final = "aborted"
 OPEN: Final = "open"
 CONTROL: Final = "control"
 WAITING: Final = "waiting"
-"""It is in no open transaction, and stands behind one: read_committed readers do not get it yet."""
+"""The kind of a record in no open transaction, but after the start of one: read_committed consumers do not get it
+yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One record and what it is."""
+    """One record of a partition, with its kind, and for a control record its type of marker."""
 
     topic: str
     partition: int
@@ -42,7 +43,7 @@ class Seen:
             "time": time_text(record.timestamp),
             "key": record.key,
             "value": record.value,
-            "headers": [list(header) for header in record.headers],  # A name may stand there twice.
+            "headers": [list(header) for header in record.headers],  # A header name may occur twice.
             "kind": self.kind,
         }
         if self.marker is not None:
@@ -60,10 +61,12 @@ def marked(
     last_stable_offset: int,
     open_since: Mapping[int, int] | None = None,
 ) -> Iterator[tuple[Seen | None, int]]:
-    """Every record with what it is, and the end of its batch; ``None`` for a batch that compaction has emptied.
+    """Yield every record with its kind, and the next offset after its batch. A batch that compaction has emptied yields
+    ``None`` with that offset.
 
-    ``open_since`` has the first offset of each producer's open transaction, where it is known. Without it, everything
-    transactional from the last stable offset on counts as open; with it, what has ended there is waiting.
+    ``open_since`` has the first offset of the open transaction of each producer, if that is known. Without it, every
+    transactional record from the last stable offset on counts as open. With it, those that belong to no open
+    transaction count as waiting.
     """
     headers = list(iterate_headers(records, allow_partial_tail=True))
     transactions = [AbortedTransaction(*one) for one in aborted]
@@ -86,7 +89,7 @@ def marked(
 
 
 def _unstable(header: BatchHeader, open_since: Mapping[int, int] | None) -> str:
-    """Of a batch that read_committed readers do not get yet."""
+    """Return the kind of a batch at or after the last stable offset, which read_committed consumers do not get yet."""
     if open_since is None:
         return OPEN if header.is_transactional else DATA
     first = open_since.get(header.producer_id) if header.is_transactional else None

@@ -1,4 +1,4 @@
-"""The start and end offsets of partitions, and their offsets at a time."""
+"""The start and end offsets of partitions, and their offsets at a given time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ if TYPE_CHECKING:
 def offsets_at(
     admin: Admin, partitions: Iterable[TopicPartition], time: int, isolation: str = "read_uncommitted"
 ) -> dict[TopicPartition, int]:
-    """The first offset of each partition that is as late as ``time``, which may be one of ``OffsetSpec``.
+    """Return, for each partition, the offset of the first record with this timestamp or a later one. ``time`` may also
+    be one of ``OffsetSpec``.
 
-    A partition that has no record as late is left out. Raises the first error if there is one.
+    A partition without such a record is left out. Raises the first error if there is one.
     """
     found = admin.partitions.list_offsets(dict.fromkeys(partitions, time), isolation_level=isolation).all()
     return {partition: listed.offset for partition, listed in found.items() if listed.offset is not None}
 
 
 def offsets_where_known(admin: Admin, partitions: Iterable[TopicPartition], time: int) -> dict[TopicPartition, int]:
-    """The same without the partitions that cannot be asked, for example because they were deleted."""
+    """Return the same as ``offsets_at``, without partitions that have an error, for example because they were
+    deleted."""
     found = admin.partitions.list_offsets(dict.fromkeys(partitions, time))
     return {partition: listed.offset for partition, listed in found.succeeded.items() if listed.offset is not None}

@@ -1,7 +1,7 @@
-"""What a Spark pipeline leaves on the wire: a note beside each offset that it commits, and one transaction for each
-attempt at a micro-batch.
+"""The micro-batches of a Spark pipeline, as any client can read them: a note beside each committed offset, and one
+transaction for each attempt at a micro-batch.
 
-The notes are in the group's offsets, the transactions in the logs: any client that may read them can tell how far a
+The notes are in the group's offsets, the transactions in the logs. From these a client with read access knows how far a
 pipeline is, and how each of its last attempts ended.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NotedOffset:
-    """An offset with a note in the log of the group's coordinator, whether its transaction was committed or not."""
+    """An offset commit with a note, in the log of the group's coordinator. Its transaction may be committed or not."""
 
     log_offset: int
     producer_id: int
@@ -36,16 +36,17 @@ class NotedOffset:
 @dataclass(frozen=True, slots=True)
 class NotedOffsets:
     home: TopicPartition
-    """The partition of ``__consumer_offsets`` that has the group."""
+    """The partition of ``__consumer_offsets`` that has the group's offsets."""
     found: tuple[NotedOffset, ...]
 
     def within(self, producer_id: int, first: int, last: int) -> tuple[NotedOffset, ...]:
-        """Those that one transaction has written."""
+        """Return the offsets that one transaction has written: those of a producer id in a range of log offsets."""
         return tuple(one for one in self.found if one.producer_id == producer_id and first <= one.log_offset <= last)
 
 
 def noted_offsets(admin: Admin, group_id: str, *, offsets_max: int | None = None) -> NotedOffsets:
-    """``offsets_max`` says how far back from its end the partition is read."""
+    """Read the offset commits of a group that have a note. ``offsets_max`` limits the reading to the last offsets of
+    the partition."""
     partitions = len(admin.topics.describe(CONSUMER_OFFSETS_TOPIC).partitions)
     home = TopicPartition(CONSUMER_OFFSETS_TOPIC, partition_for(group_id, partitions))
     found: list[NotedOffset] = []

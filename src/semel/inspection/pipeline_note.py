@@ -1,5 +1,5 @@
-"""The note that a Spark pipeline leaves beside each offset that it commits: written by ``semel.spark``, and read by it
-and by the console.
+"""The note that a Spark pipeline commits beside each offset: written by ``semel.spark``, and read by it and by the
+console.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Note:
 
     @classmethod
     def parse(cls, text: str) -> Note | None:
-        """``None`` for a note that no pipeline wrote. Any client may have written the text."""
+        """Parse the metadata of a committed offset, which any client may have written; ``None`` if no pipeline did."""
         try:
             found = json.loads(text)
             begin, owner = found.get("begin"), found.get("owner")
@@ -57,10 +57,10 @@ class Note:
 
 
 def latest_note(texts: Iterable[str]) -> Note | None:
-    """The note of the batch that a group's offsets are of; ``None`` if no text is a note.
+    """Return the note of the batch that has committed a group's offsets; ``None`` if no text is a note.
 
-    A batch commits all partitions that it reads. So the note that most of them have is its note, and others are those
-    of partitions that are not read any more.
+    A batch commits the offsets of all partitions that it reads. So its note is the one that most partitions have; other
+    notes are of partitions that are no longer read.
     """
     counts = Counter(note for note in map(Note.parse, texts) if note is not None)
     return max(counts, key=lambda note: (note.generation, counts[note], note.batch_id), default=None)

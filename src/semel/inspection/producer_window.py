@@ -1,7 +1,7 @@
 """The last batches of each producer of a partition, read from its log.
 
-A partition recognises a batch that is sent again among the last five of its producer's epoch, and answers it with the
-offset that it had. No request tells these five; the log does.
+A partition recognises a batch that is sent again if it is one of the last five of its producer's epoch, and answers
+with the offset that the batch has. No request returns these five, so they are read from the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from semel.blocking import Admin
 
 WINDOW: Final = 5
-"""So many batches of a producer a partition recognises: Semel's ``KnownProducer``, and Apache Kafka."""
+"""The number of batches of a producer that a partition remembers, in Semel (``KnownProducer``) and in Apache Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,10 @@ class TooMuchToRead(Exception):
 
 
 def windows(admin: Admin, partitions: Iterable[tuple[str, int]], within: int) -> list[WindowBatch]:
-    """Of the producers that the partitions remember now, oldest batch first."""
+    """Return the last batches of the producers that the partitions remember now, the oldest batch of a producer first.
+
+    ``within`` is the number of offsets at the end of each partition that are read.
+    """
     described = admin.partitions.describe_producers(partitions).all()
     found: list[WindowBatch] = []
     for partition, states in described.items():
@@ -56,7 +59,10 @@ def windows(admin: Admin, partitions: Iterable[tuple[str, int]], within: int) ->
 def windows_of(
     admin: Admin, partition: TopicPartition, epochs: Mapping[int, int], within: int, bytes_max: int | None = None
 ) -> dict[int, deque[WindowBatch]]:
-    """By producer id, as far as the last ``within`` offsets have them. Raises TooMuchToRead."""
+    """Return the last batches of each producer, by producer id, from the last ``within`` offsets of the partition.
+
+    Only batches with the epoch of ``epochs`` count. Raises ``TooMuchToRead``.
+    """
     from semel.client.admin.partitions import OffsetSpec
 
     first = offsets_at(admin, [partition], OffsetSpec.EARLIEST)[partition]

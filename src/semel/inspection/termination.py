@@ -1,8 +1,8 @@
 """Ends the open transaction of a transactional id through its coordinator.
 
-Kafka's tool calls it ``forceTerminateTransaction``. The coordinator is asked for a new epoch of the id
-(InitProducerId): it aborts what is open in every partition and fences the producer that had it open. That is safe for a
-transaction that its coordinator knows; one that hangs is unknown to it, and ``admin.transactions.abort`` is for that.
+Kafka's tool calls it ``forceTerminateTransaction``. It requests a new epoch of the id (InitProducerId): the coordinator
+aborts the open transaction in every partition and fences the producer that had it open. That is safe for a transaction
+that its coordinator knows. A hanging transaction is unknown to it; ``admin.transactions.abort`` is for those.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from semel.client.config.producer import PRODUCER_SETTINGS
 
 
 def terminate_transaction(settings: Mapping[str, Any], transactional_id: str, *, timeout_ms: int) -> None:
-    """``settings`` are those of an admin client. Raises KafkaError, for example without the right WRITE on the id.
+    """Abort the open transaction of a transactional id, and fence its producer.
 
-    ``timeout_ms`` is the transaction timeout that the id has; the next producer brings its own.
+    ``settings`` are those of an admin client. ``timeout_ms`` is the transaction timeout that the id has now; the next
+    producer sets its own. Raises ``KafkaError``, for example without the right WRITE on the id.
     """
     from semel.blocking import Producer
 

@@ -9,7 +9,10 @@ _LAST_MS: Final = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1000
 
 
 def time_text(timestamp_ms: int | None) -> str | None:
-    """``2026-01-31T12:00:00.250Z``; a time that no calendar has, which producers may send, stays a number."""
+    """Return a timestamp as text, such as ``2026-01-31T12:00:00.250Z``; ``None`` for a negative one.
+
+    A timestamp after the year 9999, which producers may send, is returned as a number of milliseconds.
+    """
     if timestamp_ms is None or timestamp_ms < 0:
         return None
     if timestamp_ms > _LAST_MS:
@@ -19,9 +22,10 @@ def time_text(timestamp_ms: int | None) -> str | None:
 
 
 def timestamp_of(text: str) -> int:
-    """Milliseconds of ``2026-01-31T12:00:00Z``, of the same without a zone (then UTC), or of a number of them.
+    """Parse a time to milliseconds since 1970: ``2026-01-31T12:00:00Z``, the same without a zone (then UTC), or a
+    number of milliseconds.
 
-    Raises ValueError.
+    Raises ``ValueError``.
     """
     if text.isascii() and text.isdigit():
         return int(text)

@@ -1,7 +1,7 @@
 """The history of a transactional id, read from the logs: for ``semel txn trace`` and the console.
 
-``__transaction_state`` has the states that compaction has left; the partitions have the records and the markers. It
-reads what any client may read, so it works with any broker.
+``__transaction_state`` has the states that compaction has not removed; the partitions of the transactions have the
+records and the markers. All of it is read with ordinary requests, so it works with any broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A state that was written down."""
+    """A state of the transactional id, as a record in ``__transaction_state``."""
 
     time: str | None
     offset: int
@@ -36,12 +36,12 @@ class Event:
     producer_id: int
     epoch: int
     partitions: list[str]
-    """Those that belong to the transaction now and did not before."""
+    """The partitions that were added to the transaction with this state."""
 
 
 @dataclass(slots=True)
 class Written:
-    """What one transaction wrote to one partition, and how that ended."""
+    """What one transaction wrote to one partition, and its outcome there."""
 
     partition: str
     producer_id: int
@@ -52,12 +52,13 @@ class Written:
     marker_offset: int | None = None
     records: int = 0
     groups: list[str] = field(default_factory=list)
-    """Whose offsets, where the partition is one of ``__consumer_offsets``."""
+    """The groups whose offsets were written, if the partition is one of ``__consumer_offsets``."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldUp:
-    """What waits for an open transaction: readers of a partition, or, with ``groups``, groups for their offsets."""
+    """Clients that wait for the end of an open transaction: readers of a partition, or, with ``groups``, the groups
+    whose offsets are pending."""
 
     partition: str
     last_stable_offset: int | None = None
@@ -74,7 +75,7 @@ class HeldUp:
 
     @property
     def offsets(self) -> int:
-        """How many offsets read_committed readers do not get."""
+        """The number of offsets that read_committed consumers do not get yet."""
         return (self.end_offset or 0) - (self.last_stable_offset or 0)
 
 
@@ -83,7 +84,7 @@ class Trace:
     transactional_id: str
     state: str
     complete_since: str | None
-    """From when on nothing is missing; ``None``: nothing is missing at all."""
+    """The time since when the history is complete; ``None`` if nothing is missing."""
     events: list[Event]
     written: list[Written]
     holds_up: list[HeldUp]
@@ -96,10 +97,11 @@ def trace(
     offsets_max: int | None = None,
     batch_read: Callable[[], object] = lambda: None,
 ) -> Trace:
-    """Raises TRANSACTIONAL_ID_NOT_FOUND if no log knows it.
+    """Read the history of a transactional id.
 
-    ``offsets_max`` says how far back from its end each partition is read; ``complete_since`` tells what that leaves.
-    ``batch_read`` is called for every batch of the partitions that the transactions wrote to.
+    ``offsets_max`` limits the reading to the last offsets of each partition; ``complete_since`` of the result says
+    since when the history is complete. ``batch_read`` is called for every batch of the partitions to which the
+    transactions wrote. Raises ``KafkaError`` with TRANSACTIONAL_ID_NOT_FOUND if the log has no record of the id.
     """
     partitions = len(admin.topics.describe(TRANSACTION_STATE_TOPIC).partitions)
     home = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(transactional_id, partitions))
@@ -122,7 +124,7 @@ def trace(
 def _states(
     admin: Admin, home: TopicPartition, transactional_id: str, offsets_max: int | None
 ) -> tuple[list[tuple[int, Transaction]], str | None]:
-    """Its states with their offsets, and from when on they are all there."""
+    """Return the states of the id with their offsets, and the time since when they are complete."""
     states: list[tuple[int, Transaction]] = []
     gaps = CompactionGaps()
     for batch in batches(admin, home, offsets_max=offsets_max):
@@ -166,7 +168,7 @@ def _written(
                     yield from _note(batch, partition, open_now)
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise  # A topic may have been deleted since; nothing of it is left to tell.
+                raise  # Only a topic that was deleted since is ignored: nothing of it is left to read.
         yield from open_now.values()
 
 
@@ -195,7 +197,7 @@ def _note(batch: RawBatch, partition: TopicPartition, open_now: dict[int, Writte
 
 
 def _held_up(admin: Admin, written: list[Written]) -> Iterator[HeldUp]:
-    """Who waits for what is still open: readers at the last stable offset, and groups for their offsets."""
+    """Yield what waits for open transactions: readers at the last stable offset, and groups with pending offsets."""
     from semel.client.admin.partitions import OffsetSpec
 
     for one in written:

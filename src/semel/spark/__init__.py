@@ -50,5 +50,5 @@ _HOMES = {
     "register": "semel.spark.pipelines",
 }
 
-# A process that plans or reads needs no sink, and Spark starts one after the other.
+# Imported on demand, because Spark starts many processes, and those that plan or read need none of the sink's modules.
 __getattr__, __dir__ = on_demand(__name__, _HOMES)
