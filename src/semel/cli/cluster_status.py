@@ -1,7 +1,7 @@
 """The state of a cluster, read from its brokers over the Kafka protocol, and from ZooKeeper.
 
-One broker, any of them, is asked for brokers, controller and leaders. Each broker is tried for an answer of its own.
-Broker epochs and sessions are only in ZooKeeper.
+Brokers, controller and leaders are read from any broker. Then a request is sent to each broker, to find out which of
+them answer. Broker epochs and sessions are only in ZooKeeper.
 """
 
 from __future__ import annotations

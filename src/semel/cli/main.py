@@ -3,7 +3,7 @@
 An error is one sentence on standard error; a traceback is a bug. The exit codes are in ``exits.py``.
 
 Importing is kept to a minimum, so that every command starts fast: only the module of the subcommand that is run is
-imported, and this module imports what its command needs only when that runs.
+imported, and that module imports what its command needs only when the command runs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A client waits for its brokers as long as its settings allow, a minute by default: a program that runs for weeks has to
 outlast a restart. At a terminal, a mistyped address is more likely. So a command gives up after a few seconds, which is
-enough for a broker that the line before has started.
+enough for a broker that the command before it has started.
 
 A broker can be reached if it answers ApiVersions. With TLS a TCP connection is enough; the client reports any error
 after that.

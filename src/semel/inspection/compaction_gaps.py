@@ -1,4 +1,4 @@
-"""Gaps that compaction has left in a log, by which a history read from the log is known to be complete or not.
+"""Gaps that compaction has left in a log. They say since when a history that is read from the log is complete.
 
 Any of the missing records may have belonged to the history, so it is known to be complete only after the last gap.
 """

@@ -161,7 +161,7 @@ class MicroBatches:
         self._sink.reached("done", batch_id)
 
     def close(self, *, timeout_ms: int) -> None:
-        """Abort an open transaction and close all clients. Waits for the brokers for at most ``timeout_ms``."""
+        """Abort an open transaction and close all clients. Each producer waits for at most ``timeout_ms``."""
         self._claim.close(timeout_ms=timeout_ms)
         self._cluster.close()
 
@@ -408,6 +408,7 @@ def next_timeout_ms(took_ms: int, timeout_ms: int, longest_ms: int) -> int:
 
 
 def _is_cancelled(error: Exception) -> bool:
-    """Whether the job was cancelled on purpose. Then there is no other attempt, and Spark needs its own error back."""
+    """Whether the job was cancelled on purpose. Then there is no other attempt, and the error is raised unchanged,
+    because Spark expects its own error."""
     text = str(error)
     return any(sign in text for sign in _CANCELLED)

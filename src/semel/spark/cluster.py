@@ -105,7 +105,7 @@ class Cluster:
         found = self._thread.run(self._admin.topics.describe_many(names))
         for error in found.failed.values():
             if isinstance(error, TimedOut):
-                raise error  # A topic counts as missing only if a broker has answered so.
+                raise error  # A topic counts as missing only if a broker has answered with an error for it.
         counts = {name: len(topic.partitions) for name, topic in found.succeeded.items() if not topic.is_internal}
         return Topics(counts, tuple(found.failed))
 

@@ -1,4 +1,4 @@
-"""The progress of a pipeline: the committed offsets of its groups and the lag; and Spark's own progress, completed.
+"""The progress of a pipeline: the committed offsets of its groups and the lag; and what Spark's own progress lacks.
 
 ``progress_of`` reads the brokers, so it is right wherever the query runs, and also before its start and after its end.
 Spark's progress is about one batch. Spark gets the latest offsets from a Python source, but neither its name nor

@@ -90,7 +90,8 @@ def _alter(options: argparse.Namespace) -> int:
         raise UsageError("nothing to change: name settings with --set KEY=VALUE or --delete KEY")
     with Admin(**client_settings(options)) as admin:
         if options.delete:
-            # Checked here, because a broker accepts any name: a setting that is not set is at its default.
+            # A broker accepts the deletion of an unknown name, since a setting that is not set is at its default. So
+            # the names are checked here.
             known = admin.configs.describe(_resource(options))
             for name in options.delete:
                 if name not in known:

@@ -1,4 +1,4 @@
-"""``semel serve``: run a broker until it is told to stop."""
+"""``semel serve``: runs a broker until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 

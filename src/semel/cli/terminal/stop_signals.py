@@ -30,7 +30,8 @@ def take_stop_signals() -> None:
 
 
 def watch_stop_signals(told: Callable[[], object], *, timeout_s: float = STOP_SECONDS_MAX) -> None:
-    """Call ``told``, from another thread, when the first signal comes."""
+    """Call ``told``, from another thread, when the first signal comes. The process ends with the second signal, or
+    after ``timeout_s``."""
 
     def watch() -> None:
         signal.sigwait(SIGNALS)

@@ -74,7 +74,7 @@ def sink_columns(names: Sequence[str], sink: Sink) -> list[str]:
 
     These are the columns of Spark's own Kafka sink (key, value, headers, topic, partition), and timestamp. Others are
     left out, except ``offset``, by which an error names a bad row. ``task`` is added: by it the partition of rows
-    without a key is chosen. The columns are text because a select is then one call to the JVM, and such calls are most
+    without a key is chosen. The columns are text because a select is then one call to the JVM, and such calls take most
     of the time of a small batch. Raises ``ValueError`` if there is no value or no topic.
     """
     present = {name.lower(): name for name in names}

@@ -73,7 +73,7 @@ class Merge:
     # SQL over a staging table
 
     def null_keys(self, staging: str) -> str:
-        """Return a query that has a row if a key is null somewhere: a unique index does not compare nulls."""
+        """Return a query that finds a row with a null key: a unique index does not treat null keys as equal."""
         return f"SELECT 1 FROM {staging} WHERE {' OR '.join(f'{quoted(key)} IS NULL' for key in self.keys)} LIMIT 1"
 
     def repeated_keys(self, staging: str) -> str:

@@ -7,8 +7,8 @@ checks its owner and its batch, merges the staged rows, writes the line and drop
 The staging table is UNLOGGED: it is empty after a crash of the server. So the driver counts the staged rows inside its
 transaction, and merges them only if none is missing.
 
-No wait is endless. The server ends the transaction of a driver that hangs in the middle of it, and a staging table into
-which a replaced task still copies is dropped by a later start.
+Every wait is bounded. The server ends the transaction of a driver that hangs in the middle of it, and a staging table
+into which a replaced task still copies is dropped by a later start.
 """
 
 from __future__ import annotations
