@@ -10,7 +10,8 @@
     with Broker(tls=True, users={"alice": "secret"}) as broker:
         Producer(bootstrap_servers=broker.bootstrap_servers, **broker.client_security)
 
-It is the broker that ``semel serve`` runs, with every guarantee but one: data in memory does not outlive the fixture.
+It is the broker that ``semel serve`` runs, with all its guarantees except one: data in memory is lost when the fixture
+ends.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ T = TypeVar("T")
 
 
 class Broker:
-    """Start with ``with``, ``async with`` or ``start()``. Settings are Kafka's, with ``_`` for ``.``.
+    """A broker of a test. Start it with ``with``, ``async with`` or ``start()``.
 
-    With ``tls`` it speaks TLS, with a certificate for localhost that is good for tests alone (``testing.certificate``).
-    With ``users``, passwords by name, clients must log in: by either kind of SCRAM, and by PLAIN where there is TLS.
-    With ``acls`` requests are decided by these rules (``semel.admin.AclBinding``); ``super_users="User:admin"`` is the
-    setting for a user that may do everything.
+    ``settings`` are Kafka's settings, with ``_`` for ``.``.
+    With ``tls`` it uses TLS, with a certificate for localhost that is only for tests (``testing.certificate``).
+    With ``users``, passwords by user name, clients must authenticate: with SCRAM-SHA-256, SCRAM-SHA-512 or, if there is
+    TLS, PLAIN. With ``acls`` these rules authorize requests (``semel.admin.AclBinding``); the setting
+    ``super_users="User:admin"`` names a user that may do everything.
     """
 
     def __init__(
@@ -82,16 +84,16 @@ class Broker:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where to connect, by the name of the listener. ``bootstrap_servers`` is the first."""
+        """The addresses that clients connect to, by listener name. ``bootstrap_servers`` is the first."""
         return {name: str(address) for name, address in self._served.addresses.items()}
 
     @property
     def client_security(self) -> dict[str, str]:
-        """What a client of Semel needs to connect, as its keyword arguments; with users, as the first of them."""
+        """The keyword arguments for TLS and SASL with which a client of Semel connects, as the first user if any."""
         return {} if self._is_plain else self.client_security_of(next(iter(self._users), None))
 
     def client_security_of(self, user: str | None) -> dict[str, str]:
-        """The same for one of the users."""
+        """The keyword arguments for TLS and SASL with which a client of Semel connects as this user."""
         from semel.testing.secured import client_settings
 
         return client_settings(tls=self._tls, user=None if user is None else (user, self._users[user]))
@@ -111,7 +113,7 @@ class Broker:
         return self
 
     def stop(self, *, kill: bool = False) -> None:
-        """End it: cleanly, or as ``kill -9`` would. Its port, thread and files are free when this returns."""
+        """Stop the broker: cleanly, or as ``kill -9`` would. It has released port, thread and files on return."""
         if not self._thread.is_running:
             return
         try:
@@ -120,12 +122,12 @@ class Broker:
             self._thread.end()
 
     def restart(self, *, kill: bool = False) -> None:
-        """End it and start it again, on the same data and the same port."""
+        """Stop the broker and start it again, with the same data and on the same port."""
         self._call(self._served.stop(kill=kill))
         self._call(self._served.start())
 
     def committed(self, topic: str, partition: int | None = None) -> list[ConsumerRecord]:
-        """What a read_committed reader sees of the topic now: decoded, by partition and offset."""
+        """Return the records of the topic that a read_committed consumer sees now, ordered by partition and offset."""
 
         async def read() -> list[ConsumerRecord]:
             return committed_records([self._served.node], topic, partition)

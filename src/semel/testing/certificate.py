@@ -1,8 +1,8 @@
 """The certificate of ``semel.testing.Broker(tls=True)``.
 
-FOR TESTS ONLY. The private key below is no secret: it is in this file, in every installation of Semel. Any program can
-pass for a server that has it. The key of the authority itself was thrown away after it had signed this one certificate,
-which is for localhost, 127.0.0.1 and ::1, until 2126.
+FOR TESTS ONLY. The private key below is not secret: it is in this file, in every installation of Semel, and any program
+can use it to impersonate a server that has this certificate. The key of the authority was deleted after it had signed
+this one certificate, which is valid for localhost, 127.0.0.1 and ::1, until 2126.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
-"""What a history of sends and polls must show, if everything happened once: the rules after Jepsen's Kafka workload.
+"""Checks a history of sends and polls for violations of exactly-once, by the rules of Jepsen's Kafka workload.
 
-The law: pure, and never wrong about a fault that it reports. A history is checked after the faults were healed and
-everything was polled, by readers of committed records. An operation whose end is not known (INFO) may have happened or
-not; it counts as committed once any of its values was seen, and then all of them must be.
+The law: the check is a pure function, and every anomaly that it reports is real. A history is checked after the faults
+have ended and read_committed consumers have polled everything. An operation whose outcome is not known (INFO) may have
+happened or not; it counts as committed as soon as one of its values was read, and then all of them must be read.
 
 | rule | anomaly | what is wrong |
 |---|---|---|
 | A0 | invented-read | a value was read that was never sent |
 | A1 | inconsistent-offsets | an offset has two values |
 | A2 | aborted-read | a value was read whose operation failed |
-| A3 | lost-write | a committed value was never read, though readers got beyond its offset |
+| A3 | lost-write | a committed value was never read, although readers have read beyond its offset |
 | A4 | duplicate | a value is at two offsets |
 | A5 | unseen | a committed value was never read |
 | A6 | precommitted-read | an operation read what it had sent itself |
-| A7, A8 | poll-skip, nonmonotonic-poll within an operation | a reader left something out, or went back |
+| A7, A8 | poll-skip, nonmonotonic-poll within an operation | a reader skipped a value, or went back |
 | A9, A10 | the same, from one operation of a process to its next | |
-| A11 | nonmonotonic-send | what a process sent later is at an earlier offset |
-| A14 | circular-information-flow | operations read from each other in a circle, or one read what came after its end |
+| A11 | nonmonotonic-send | a value that a process sent later is at an earlier offset |
+| A14 | circular-information-flow | operations read from each other in a cycle, or one read a value sent after its end |
 
-A12 and A13 (writes of two transactions between each other, and circles of them) are no anomalies: Kafka's transactions
-do not isolate writers.
+A12 and A13 (interleaved writes of two transactions, and cycles of them) are not anomalies: Kafka's transactions do not
+isolate writers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from semel.types import TopicPartition
 
 
 class Outcome(StrEnum):
-    """How an operation ended: it happened, it did not and never will, or that is not known."""
+    """The outcome of an operation: it happened (OK), it did not and never will (FAIL), or that is not known (INFO)."""
 
     OK = "ok"
     FAIL = "fail"
@@ -45,7 +45,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """``offset`` is ``None`` if it was never told."""
+    """A value that an operation sent. ``offset`` is ``None`` if the producer never received an acknowledgement."""
 
     partition: TopicPartition
     value: bytes
@@ -61,9 +61,10 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class CheckedOperation:
-    """One transaction with what it polled and sent, or one send, or some polls. ``began_ms`` orders a process's own.
+    """One operation of a process: a transaction with what it polled and sent, or one send, or some polls.
 
-    ``repositioned``: partitions that its process was given, or sought in, since its last operation or during this one.
+    The operations of one process are ordered by ``began_ms``. ``repositioned`` are the partitions that were assigned to
+    the process, or in which it sought, since its last operation or during this one.
     """
 
     process: str
@@ -92,17 +93,18 @@ class Anomaly:
 
 
 def check(history: Sequence[CheckedOperation]) -> list[Anomaly]:
-    """All anomalies of a history, by rule. Values must be unique in their partition: no two sends send the same."""
+    """Return all anomalies of a history, ordered by rule. No two sends to a partition may have the same value."""
     facts = _Facts(sorted(history, key=lambda operation: operation.began_ms))
     return [anomaly for rule in _RULES for anomaly in rule(facts)]
 
 
 def outcome_of(*, commit_attempted: bool, commit_error: BaseException | None, aborted: bool) -> Outcome:
-    """The class of a transaction that a client ended. Claiming too much here invents anomalies, or hides them.
+    """Return the outcome of a transaction that a client ended. A wrong outcome would invent anomalies, or hide them.
 
-    Without an attempt to commit it has failed, even if the abort was not heard of: nothing else ends it but a timeout.
-    A failed commit is a failure only if the client said that it can be aborted, and aborted it. Any other error, one
-    about a newer epoch too, may be the answer to a repeated request whose first answer was lost.
+    A transaction without an attempt to commit has failed, even if the abort was not acknowledged: only a timeout can
+    end it then, which aborts it. A failed commit is FAIL only if the error was abortable and the client then aborted
+    the transaction. Any other error, also one about a newer epoch, may be the response to a retry of a request that
+    succeeded and whose first response was lost.
     """
     if not commit_attempted:
         return Outcome.FAIL
@@ -120,9 +122,10 @@ class _Facts:
     writers: dict[_Place, CheckedOperation] = field(default_factory=dict)
     readers: dict[_Place, list[CheckedOperation]] = field(default_factory=lambda: defaultdict(list))
     offsets: dict[TopicPartition, dict[int, set[bytes]]] = field(default_factory=lambda: defaultdict(dict))
-    """The version order: who is where, as readers and those who must have committed have it."""
+    """The values at each offset of a partition, as read by readers or acknowledged to operations that have committed
+    (Jepsen: the version order)."""
     indexes: dict[TopicPartition, dict[bytes, list[int]]] = field(default_factory=dict)
-    """Where a value is among those that are known: offsets without the gaps that markers and aborted ones leave."""
+    """The indexes of a value in ``offsets``: its offsets, without the gaps of markers and aborted records."""
     index_at: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -222,7 +225,7 @@ def _polls_out_of_order(facts: _Facts) -> Iterator[Anomaly]:
             if operation.outcome is Outcome.OK:
                 last |= within
             else:
-                # Where a reader goes on after it gave up is for the reader to say.
+                # A failed operation may be repeated or skipped: its process may continue at any position.
                 last = {partition: polled for partition, polled in last.items() if partition not in within}
 
 
@@ -258,7 +261,7 @@ def _sends_out_of_order(facts: _Facts) -> Iterator[Anomaly]:
 
 
 def _offset_of(facts: _Facts, sent: Sent) -> int | None:
-    """Where a value is: as its sender was told, or else as a reader found it."""
+    """Return the offset of a value: the one that its producer was told, or else the one at which it was read."""
     if sent.offset is not None:
         return sent.offset
     found = facts.indexes.get(sent.partition, {}).get(sent.value)
@@ -270,10 +273,11 @@ _ENDED: Final = 1
 
 
 def _circular_flow(facts: _Facts) -> Iterator[Anomaly]:
-    """Circles of "one sent what the other read" and "one had ended when the other began".
+    """Return the cycles of the relations "one sent what the other read" and "one had ended when the other began".
 
-    Time is a chain of instants, so that it takes as many edges as there are operations, and not their square. An
-    operation whose end is not known may still happen later: nothing comes after it.
+    The graph has a chain of nodes for the instants of time, so that the number of edges grows with the number of
+    operations and not with its square. An operation whose outcome is not known may still happen later, so it has no
+    edge to a later operation.
     """
     number_of = {id(operation): number for number, operation in enumerate(facts.history)}
     edges: dict[int, set[int]] = {number: set() for number in number_of.values()}
@@ -282,7 +286,8 @@ def _circular_flow(facts: _Facts) -> Iterator[Anomaly]:
         if writer is not None:
             edges[number_of[id(writer)]].update(number_of[id(reader)] for reader in readers if reader is not writer)
     instants = sorted(
-        # What ends at the instant at which another begins was not surely over before: beginnings first.
+        # Beginnings sort before ends: an operation that ended at the very instant at which another began may not have
+        # been over before.
         [(operation.began_ms, _BEGUN, number) for number, operation in enumerate(facts.history)]
         + [
             (operation.ended_ms, _ENDED, number)

@@ -1,11 +1,11 @@
-"""Several real brokers inside a test, as one cluster: over a model of ZooKeeper in memory, without Java.
+"""Several real brokers inside a test, as one cluster, with a model of ZooKeeper in memory: no Java is needed.
 
     with Cluster(brokers=3, num_partitions=6) as cluster:
         ...                                  # any client, at cluster.bootstrap_servers
-        cluster.brokers[2].stop(kill=True)   # as kill -9: the other replicas take over what it leads
+        cluster.brokers[2].stop(kill=True)   # as kill -9: other replicas become leaders of its partitions
         cluster.brokers[2].start()           # the same data, the same port
         cluster.expire_session(3)            # as after a long pause: it joins again, in a new session
-        cluster.committed("orders")          # what a read_committed reader sees
+        cluster.committed("orders")          # what a read_committed consumer sees
 
 The brokers are those that ``semel serve`` runs with ``zookeeper.connect``. They share a thread and a clock; each has a
 port, faults and data of its own.
@@ -45,10 +45,10 @@ _PAUSE_S: Final = 0.002
 
 
 class Cluster:
-    """Start with ``with``, ``async with`` or ``start()``. Settings are Kafka's, with ``_`` for ``.``, for all brokers.
+    """A cluster of a test. Start it with ``with``, ``async with`` or ``start()``.
 
-    With ``data_dir`` each broker keeps its data in a folder below it; what ZooKeeper has is in memory in any case, and
-    does not outlive the fixture.
+    ``settings`` are Kafka's settings, with ``_`` for ``.``, for all brokers. With ``data_dir`` each broker keeps its
+    data in a folder below it. The data of ZooKeeper is always in memory and is lost when the fixture ends.
     """
 
     def __init__(self, brokers: int = 3, *, data_dir: str | os.PathLike[str] | None = None, **settings: object) -> None:
@@ -67,11 +67,11 @@ class Cluster:
             node_id: ClusterBroker(self, node_id, None if data_dir is None else Path(data_dir, str(node_id)), settings)
             for node_id in range(1, brokers + 1)
         }
-        """By node id."""
+        """The brokers by node id."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of all brokers, with commas."""
+        """The addresses of all brokers, separated by commas."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
 
     def start(self) -> Cluster:
@@ -86,7 +86,7 @@ class Cluster:
         return self
 
     def stop(self) -> None:
-        """End all of it. Ports, the thread and files are free when this returns."""
+        """Stop all brokers and ZooKeeper. Ports, the thread and files are released when this returns."""
         if not self._thread.is_running:
             return
         try:
@@ -98,8 +98,8 @@ class Cluster:
     def expire_session(self, node_id: int) -> None:
         """End a broker's session with ZooKeeper, as after a pause longer than ``zookeeper.session.timeout.ms``.
 
-        Its registration is gone for the others when this returns, and it leads nothing until it has joined again,
-        which it does by itself. A broker that was killed is gone from now on, rather than some seconds later.
+        When this returns, the other brokers know that its registration has ended, and it leads nothing until it has
+        registered again, which it does by itself. The session of a killed broker ends now instead of at its timeout.
         """
 
         async def expire() -> None:
@@ -112,7 +112,7 @@ class Cluster:
         self._thread.call(expire())
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The broker that leads the partition and runs; ``None`` if there is none now."""
+        """Return the running broker that leads the partition; ``None`` if there is none now."""
 
         async def find() -> int | None:
             leading = (node for node in self._nodes() if node.partitions.get(topic, partition) is not None)
@@ -121,16 +121,16 @@ class Cluster:
         return self._thread.call(find())
 
     def transaction_coordinator(self, transactional_id: str) -> int | None:
-        """The broker that coordinates the transactions of this id; ``None`` if there is none now."""
+        """Return the transaction coordinator of this transactional id; ``None`` if there is none now."""
         return self._coordinator(TRANSACTION_STATE_TOPIC, transactional_id)
 
     def group_coordinator(self, group: str) -> int | None:
         return self._coordinator(CONSUMER_OFFSETS_TOPIC, group)
 
     def committed(self, topic: str, partition: int | None = None) -> list[ConsumerRecord]:
-        """What a read_committed reader sees of the topic: decoded, by partition and offset.
+        """Return the records of the topic that a read_committed consumer sees, ordered by partition and offset.
 
-        The markers of transactions that are decided are waited for, on brokers that run.
+        Waits until the markers of decided transactions are written on the brokers that run.
         """
 
         async def read() -> list[ConsumerRecord]:
@@ -160,7 +160,7 @@ class Cluster:
     async def __aexit__(self, *exception: object) -> None:
         await asyncio.to_thread(self.stop)
 
-    # For its brokers
+    # For ClusterBroker
 
     @property
     def thread(self) -> LoopThread:
@@ -177,10 +177,10 @@ class Cluster:
         if not kill:
             await self._until_others_know(broker.node_id, epoch)
 
-    # Inside
+    # Private
 
     async def _until_others_know(self, node_id: int, epoch: int | None) -> None:
-        """The news that this registration has ended is on its way to the other brokers."""
+        """Wait until the other brokers know that the registration of ``node_id`` with this broker epoch has ended."""
         others = [broker.node for broker in self.brokers.values() if broker.is_running and broker.node_id != node_id]
         while epoch is not None and any(
             (known := node.image.brokers.get(node_id)) is not None and known.epoch == epoch for node in others
@@ -188,7 +188,7 @@ class Cluster:
             await asyncio.sleep(_PAUSE_S)
 
     def _epoch_of(self, node_id: int) -> int | None:
-        """Of the broker's registration, as it is known to one that runs."""
+        """Return the broker epoch of the node's registration, as a running broker knows it."""
         known = (broker.node.image.brokers.get(node_id) for broker in self.brokers.values() if broker.is_running)
         return max((registered.epoch for registered in known if registered is not None), default=None)
 
@@ -211,7 +211,7 @@ class Cluster:
         await self._zookeeper.server.start()
         await asyncio.gather(*(broker.served.start() for broker in self.brokers.values()))
         while any(node.image.brokers.keys() != self.brokers.keys() for node in self._nodes()):
-            await asyncio.sleep(_PAUSE_S)  # The news of the last one's registration is on its way to the others.
+            await asyncio.sleep(_PAUSE_S)  # The other brokers have not seen the last registration yet.
 
     async def _stop(self) -> None:
         await asyncio.gather(*(broker.served.stop(kill=False) for broker in self.brokers.values()))
@@ -219,14 +219,14 @@ class Cluster:
 
 
 class ClusterBroker:
-    """One broker of a cluster. It runs from the cluster's start on; ``stop`` and ``start`` it in between."""
+    """One broker of a cluster. The cluster's ``start`` starts it; ``stop`` and ``start`` restart it alone."""
 
     def __init__(self, cluster: Cluster, node_id: int, data_dir: Path | None, settings: Mapping[str, object]) -> None:
         self.node_id = node_id
         self.faults = Faults(self._move_coordinator)
-        """They strike the requests of clients and of other brokers."""
+        """Faults for the requests of clients and of other brokers to this one."""
         self.session: ModelSession | None = None
-        """The last one with ZooKeeper."""
+        """The broker's latest session with ZooKeeper."""
         self._cluster = cluster
         own = {**settings, "node_id": node_id, "zookeeper_connect": f"{ZOOKEEPER}:2181"}
         self.served = ServedBroker(data_dir, own, cluster.clock, self.faults, open_session=self._open_session)
@@ -252,12 +252,15 @@ class ClusterBroker:
         return self.served.node
 
     def start(self) -> ClusterBroker:
-        """On the same data and the same port. Returns when it is a member again."""
+        """Start the broker again, with the same data and on the same port. Returns when it is a member again."""
         self._cluster.thread.call(self.served.start())
         return self
 
     def stop(self, *, kill: bool = False) -> None:
-        """End it: cleanly, and the others know; or as ``kill -9`` would, and its session expires some seconds later."""
+        """Stop the broker: cleanly, and wait until the other brokers know it; or as ``kill -9`` would.
+
+        The session of a killed broker expires some seconds later.
+        """
         self._cluster.thread.call(self._cluster.stop_broker(self, kill=kill))
 
     def restart(self, *, kill: bool = False) -> None:
@@ -276,7 +279,10 @@ class ClusterBroker:
 
 
 class _ZooKeeper:
-    """The model: one server, on a network in memory. Its time is never shifted, since that would end all sessions."""
+    """The model of ZooKeeper: one server, on a network in memory.
+
+    ``Cluster.clock`` does not shift its time: advancing the time would expire all sessions.
+    """
 
     def __init__(self) -> None:
         loop, clock = asyncio.get_running_loop(), SystemClock()

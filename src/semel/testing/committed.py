@@ -19,7 +19,10 @@ _READ_BYTES: Final = 8 * 1024 * 1024
 
 
 def committed_records(nodes: Sequence[Node], topic: str, partition: int | None = None) -> list[ConsumerRecord]:
-    """By partition and offset, from those of the nodes that lead. Raises ``KeyError`` for what does not exist."""
+    """Return the committed records of the topic, by partition and offset, from those of the nodes that lead it.
+
+    Raises ``KeyError`` for a topic or partition that does not exist.
+    """
     partitions = _partitions(nodes, topic)
     if partition is not None and partition not in partitions:
         raise KeyError(f"topic {topic!r} has no partition {partition}; it has {len(partitions)}")
@@ -28,16 +31,20 @@ def committed_records(nodes: Sequence[Node], topic: str, partition: int | None =
 
 
 def has_open_transaction(nodes: Sequence[Node], topic: str) -> bool:
-    """Whether read_committed readers wait for a transaction to end. Raises ``KeyError`` for no such topic."""
+    """Whether read_committed consumers of the topic wait for a transaction to end.
+
+    Raises ``KeyError`` for a topic that does not exist.
+    """
     logs = (_led(nodes, topic, index).log for index in _partitions(nodes, topic))
     return any(log.last_stable_offset < log.high_watermark for log in logs)
 
 
 def is_settling(nodes: Sequence[Node], topic: str) -> bool:
-    """Whether a decided transaction is not seen yet in a partition of the topic that a node leads or will lead.
+    """Whether the result of a decided transaction is not visible yet in a partition that a node leads or will lead.
 
-    A commit is answered when it is decided; the markers reach the partitions on other brokers a moment later, and are
-    seen once they are synced. After the death of a broker its partitions and coordinators are elsewhere a moment later.
+    EndTxn is answered when the transaction is decided; the markers reach the partitions on other brokers a moment
+    later, and are visible once they are synced. When a broker has died, other brokers become leaders and coordinators
+    in its place a moment later.
     """
     if any(_is_between_leaders(nodes, topic, index) for index in _partitions(nodes, topic)):
         return True
@@ -64,7 +71,7 @@ def is_settling(nodes: Sequence[Node], topic: str) -> bool:
 
 
 def _is_between_leaders(nodes: Sequence[Node], topic: str, index: int) -> bool:
-    """Whether none of the nodes leads the partition, and one of them is in sync: it will."""
+    """Whether none of the nodes leads the partition now, and one of them will, because it is an in-sync replica."""
     if any(node.partitions.get(topic, index) is not None for node in nodes):
         return False
     known = (node.image.partition(topic, index) for node in nodes)
@@ -73,7 +80,7 @@ def _is_between_leaders(nodes: Sequence[Node], topic: str, index: int) -> bool:
 
 
 def _is_without_coordinator(nodes: Sequence[Node], index: int) -> bool:
-    """Whether this shard of transactions has no coordinator that is loaded, and will have one."""
+    """Whether this partition of ``__transaction_state`` has no loaded coordinator now, and will have one."""
     for node in nodes:
         if node.partitions.get(TRANSACTION_STATE_TOPIC, index) is not None:
             coordinators = node.active_coordinators
@@ -95,7 +102,7 @@ def _led(nodes: Sequence[Node], topic: str, index: int) -> Partition:
         partition = node.partitions.get(topic, index)
         if partition is not None:
             return partition
-    return nodes[0].led_partition(topic, index)  # It says why not.
+    return nodes[0].led_partition(topic, index)  # Raises the error that says why it is not led.
 
 
 def _of(log: PartitionLog) -> Iterator[ConsumerRecord]:

@@ -1,4 +1,4 @@
-"""Cycles in a directed graph: its strongly connected components of more than one node, by Tarjan's algorithm."""
+"""Finds the cycles of a directed graph: strongly connected components of more than one node (Tarjan's algorithm)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 
 def cycles(edges: Mapping[int, Iterable[int]]) -> list[set[int]]:
-    """Every set of nodes that can all reach each other. ``edges`` has an entry for every node."""
+    """Return every set of two or more nodes that can all reach each other. ``edges`` has an entry for every node."""
     found: list[set[int]] = []
     index: dict[int, int] = {}
     low: dict[int, int] = {}
@@ -20,7 +20,7 @@ def cycles(edges: Mapping[int, Iterable[int]]) -> list[set[int]]:
         return node, iter(sorted(edges[node]))
 
     for root in edges:
-        # With a stack of its own instead of recursion: a chain of instants is as long as the history.
+        # An explicit stack instead of recursion: the checker's chain of instants is as long as the history.
         path = [] if root in index else [visit(root)]
         while path:
             node, targets = path[-1]

@@ -1,14 +1,14 @@
-"""A proof of exactly-once for an application: it is killed at each of its commit points, and its output is compared
-with the expected.
+"""Tests whether an application is exactly-once: it is killed at each of its commit points, and its output is compared
+with the expected output.
 
     def run(servers: str) -> None:
-        '''One life of the application: until its input is used up, or until it dies of something.'''
+        '''One life (process) of the application: it returns when all input is processed, or raises.'''
 
     exactly_once.prove(run, given={"orders": [b"1", b"2"]}, expect={"totals": [b"3"]})
 
-Each scenario gets a broker of its own. The application is started, and started again whenever it dies, until one life
-ends by itself. Then every record that a read_committed reader sees is counted: one that is missing, or is there twice,
-is an ``AssertionError`` that names the scenario and the record. docs/design/prover.md says what is killed where.
+Each scenario gets a broker of its own. The application is started, and started again each time it dies, until one life
+ends by itself. Then every record that a read_committed consumer sees is counted: one that is missing or is there twice
+raises an ``AssertionError`` that names the scenario and the record. docs/design/prover.md says what is killed where.
 """
 
 from __future__ import annotations
@@ -61,15 +61,17 @@ def prove(
     life_seconds_max: float = LIFE_SECONDS_MAX,
     **settings: object,
 ) -> list[ScenarioResult]:
-    """Raises ``AssertionError`` at the first scenario whose result is wrong, and at the first that struck nothing.
+    """Run the application in each scenario. Raises ``AssertionError`` at the first scenario whose result is wrong.
+
+    It is raised as well when the application never made the request at which the scenario's fault should happen.
 
     ``application`` is a function of a module, or a command such as ``[sys.executable, "app.py"]``, which finds the
     broker in ``SEMEL_BOOTSTRAP_SERVERS``. ``given`` are the values in the input topics, spread over their partitions;
-    ``expect`` the values that readers of the output topics must see, in any order. A pair is a key and a value.
-    ``scenarios`` of ``None`` are those that fit the application; those that do not are in the result, with the reason.
-    ``seed`` draws the random kills. ``settings`` are the broker's.
+    ``expect`` are the values that readers of the output topics must see, in any order. A pair is a key and a value.
+    With ``scenarios=None`` those that fit the application are run; the others are in the result, with the reason.
+    ``seed`` selects the random kills. ``settings`` are the broker's.
 
-    A command that runs for ever is ended, by SIGTERM, when it has done nothing for ``idle_seconds``.
+    A command that runs forever is ended with SIGTERM when it has done nothing for ``idle_seconds``.
     """
     proof = Proof(
         application_of(application),

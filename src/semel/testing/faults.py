@@ -1,11 +1,11 @@
 """Faults between a test's broker and its clients: lost, delayed and refused requests and responses.
 
-    broker.faults.drop_response("Produce")              # the records are there, the producer does not know
+    broker.faults.drop_response("Produce")              # the records are written, the producer does not know it
     broker.faults.fail("TxnOffsetCommit", "COORDINATOR_NOT_AVAILABLE", times=2)
 
 A fault is armed for the next ``times`` requests of an API, from any client. If several are armed for one API, they are
-used in the order they were armed. The broker itself is not touched: faults happen on the wire between it and its
-clients (``faulty_connection.py``), so what a client meets is what it could meet in production.
+used in the order in which they were armed. The broker itself is not changed: faults happen on the wire between it and
+its clients (``faulty_connection.py``), so a client sees only what it could see in production.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Fault:
     seconds: float = 0.0
     code: ErrorCode = ErrorCode.NONE
     skip: int = 0
-    """So many requests of the API are let through first."""
+    """The number of requests of the API that pass unaffected before the fault happens."""
     then: Callable[[], object] | None = None
-    """Called on the broker's thread when it strikes, before the client can notice anything."""
+    """Called on the broker's thread when the fault happens, before the client can notice anything."""
     hits: int = 0
     _struck: threading.Event = field(default_factory=threading.Event)
     _released: bool = False
@@ -47,12 +47,12 @@ class Fault:
         return f"<{self.kind}{what} of {self.api.name}: {self.hits} of {self.times}>"
 
     def wait(self, seconds: float = 10.0) -> None:
-        """Wait until it has struck as often as it was armed for. Raises ``TimeoutError`` that says how often it has."""
+        """Wait until the fault has happened ``times`` times. Raises ``TimeoutError``, which says how often it has."""
         if not self._struck.wait(seconds):
             raise TimeoutError(f"{self!r} after {seconds} s")
 
     def release(self) -> None:
-        """Let the requests go on that ``hold`` has held; from now on it holds none."""
+        """Pass on the requests that ``hold`` has held; from now on the fault holds no requests."""
         with self._lock:
             self._released = True
             holders, self._holders = self._holders, []
@@ -60,7 +60,7 @@ class Fault:
             go_on()
 
     def held(self, go_on: Callable[[], object]) -> None:
-        """A connection holds a request; ``go_on`` is called, from any thread, when it is released."""
+        """Register a request that a connection holds; ``go_on`` is called, from any thread, when it is released."""
         with self._lock:
             self._holders.append(go_on)
             is_released = self._released
@@ -68,7 +68,7 @@ class Fault:
             self.release()
 
     def _strike(self) -> bool:
-        """Whether it is now spent."""
+        """Count one more affected request. Return whether the fault has now happened ``times`` times."""
         self.hits += 1
         if self.hits >= self.times:
             self._struck.set()
@@ -94,60 +94,63 @@ BACKGROUND: Final = frozenset(
         ApiKey.PUSH_TELEMETRY,
     }
 )
-"""Requests that clients make by themselves, as time passes. How many there are says nothing about an application."""
+"""Requests that clients make by themselves as time passes. Their number says nothing about an application."""
 
 
 class Faults:
-    """The faults of one broker. Safe to use from any thread, also while clients are at work."""
+    """The faults of one broker. Safe to use from any thread, also while clients are connected."""
 
     def __init__(self, move_coordinator: Callable[[str, float], None]) -> None:
         self._armed: dict[ApiKey, list[Fault]] = {}
         self._following: list[Fault] = []
-        """Those of DROP_NEXT whose answer was given: each takes the next request."""
+        """The DROP_NEXT faults whose request was answered: each drops the next request."""
         self._lock = threading.Lock()
         self.watcher: Callable[[int], object] | None = None
         """Called on the broker's thread with the API key of every request that arrives."""
         self.observer: WireObserver | None = None
-        """Told of what passes on connections that are opened from now on."""
+        """Receives every message on the connections that are opened after it was set."""
         self.connections = itertools.count(1)
         self._move_coordinator = move_coordinator
 
     def drop_request(
         self, api: str, *, times: int = 1, skip: int = 0, then: Callable[[], object] | None = None
     ) -> Fault:
-        """Close the connection on which the request comes: the broker never sees it."""
+        """Close the connection on which the request arrives: the broker never sees the request."""
         return self._arm(Fault(_api(api), times, DROP_REQUEST, skip=skip, then=then))
 
     def drop_response(
         self, api: str, *, times: int = 1, skip: int = 0, then: Callable[[], object] | None = None
     ) -> Fault:
-        """Let the broker do what was asked, and close the connection in place of the answer."""
+        """Let the broker carry out the request, and close the connection instead of sending the response."""
         return self._arm(Fault(_api(api), times, DROP_RESPONSE, skip=skip, then=then))
 
     def drop_next_request(self, api: str, *, skip: int = 0, then: Callable[[], object] | None = None) -> Fault:
-        """Answer a request of the API, and drop the next one of any API but those that clients make by themselves."""
+        """Let a request of the API be answered, and drop the next request of any API that is not in ``BACKGROUND``."""
         return self._arm(Fault(_api(api), 1, DROP_NEXT, skip=skip, then=then))
 
     def hold(self, api: str, *, skip: int = 0, then: Callable[[], object] | None = None) -> Fault:
-        """Hold a request, and what comes after it on its connection, until ``release`` of what is returned."""
+        """Hold a request, and all later bytes on its connection, until ``release`` of the returned fault is called."""
         return self._arm(Fault(_api(api), 1, HOLD, skip=skip, then=then))
 
     def delay(self, api: str, *, seconds: float, times: int = 1) -> Fault:
-        """Hold the request, and what comes after it on its connection, before the broker sees it."""
+        """Hold the request, and all later bytes on its connection, for ``seconds`` before the broker sees it."""
         if seconds < 0:
             raise ValueError(f"a delay of {seconds} seconds; it is at least 0")
         return self._arm(Fault(_api(api), times, DELAY, seconds=seconds))
 
     def fail(self, api: str, error: str | ErrorCode, *, times: int = 1) -> Fault:
-        """Answer with this error, for every partition, topic or key in the request. The broker never sees it."""
+        """Answer the request with this error, for every partition, topic or key in it. The broker never sees it."""
         found = _api(api)
         if not can_be_refused(found):
             raise ValueError(f"{found.name} cannot be answered with an error: its response has no place for one")
         return self._arm(Fault(found, times, FAIL, code=_error(error)))
 
     def move_coordinator(self, name: str, *, away_seconds: float = 0.0) -> None:
-        """What clients see of a failover: the coordinator of this transactional id or group is given up, asked in vain
-        for a while (NOT_COORDINATOR), then loaded from its log under a higher epoch."""
+        """Simulate a failover of the coordinator of this transactional id or group, as clients see it.
+
+        The coordinator is unloaded, requests for it are answered NOT_COORDINATOR for ``away_seconds``, then it is
+        loaded from its log again under a higher leader epoch.
+        """
         self._move_coordinator(name, away_seconds)
 
     def clear(self) -> None:
@@ -158,14 +161,14 @@ class Faults:
 
     @property
     def armed(self) -> list[Fault]:
-        """Those that have not struck as often as they were armed for."""
+        """The faults that have not happened as often as they were armed for."""
         if not self._armed and not self._following:
             return []
         with self._lock:
             return [fault for faults in self._armed.values() for fault in faults] + self._following
 
     def take(self, key: int) -> Fault | None:
-        """The fault that strikes a request which has just arrived, if any."""
+        """Return the fault for a request that has just arrived, if any, and count the request."""
         if not self._armed and not self._following:
             return None
         with self._lock:
@@ -187,7 +190,7 @@ class Faults:
             return fault
 
     def follow(self, fault: Fault) -> None:
-        """The answer of a DROP_NEXT was given: its next request is due."""
+        """Arm the second half of a DROP_NEXT fault: its request was answered, and the next request is to be dropped."""
         with self._lock:
             self._following.append(fault)
 

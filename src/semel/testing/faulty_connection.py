@@ -1,8 +1,9 @@
 """The wire between a test's broker and one client, where faults happen.
 
-It stands between asyncio's transport and the broker's connection and is invisible to both. Of each request it reads the
-head, and passes it on, holds it, drops it or answers it in the broker's place; bytes from the broker are cut into
-answers. The law: a client gets answers in the order of its requests, also when some of them are not the broker's.
+It is between asyncio's transport and the broker's connection; neither notices it. It reads the first fields of each
+request, and passes the request on, holds it, drops it or answers it in the broker's place; bytes from the broker are
+split into responses. The law: a client receives responses in the order of its requests, also when some of them are not
+the broker's.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 class FaultyNetwork:
-    """A network whose listeners put a faulty wire before every connection they accept, inside of TLS."""
+    """A network whose listeners put a ``FaultyConnection`` before each connection that they accept, inside of TLS."""
 
     def __init__(self, network: Network, faults: Faults) -> None:
         self._network = network
@@ -49,22 +50,23 @@ class FaultyNetwork:
 
 
 class _Place:
-    """A request's place in the order of answers."""
+    """The place of one request in the order of responses."""
 
     __slots__ = ("answer", "correlation_id", "fault")
 
     def __init__(self, correlation_id: int, *, fault: Fault | None = None, answer: bytes | None = None) -> None:
         self.correlation_id = correlation_id
         self.fault = fault
-        """DROP_RESPONSE or DROP_NEXT: what happens with the answer, or after it."""
+        """A DROP_RESPONSE fault, for the response of this request, or a DROP_NEXT fault, for the request after it."""
         self.answer = answer
-        """Given in the broker's place."""
+        """A response that is sent in the broker's place."""
 
 
 class FaultyConnection(asyncio.Protocol):
-    """What asyncio takes for the broker's end of the connection.
+    """The protocol that asyncio calls in place of the broker's connection.
 
-    Bytes are passed on as they come, whole frames or not: only a request that is refused here is ever waited for.
+    Bytes are passed on as they arrive, whether or not a frame is complete. Only a request that is refused here is
+    collected until it is complete.
     """
 
     def __init__(self, factory: ProtocolFactory, faults: Faults) -> None:
@@ -72,25 +74,25 @@ class FaultyConnection(asyncio.Protocol):
         self._faults = faults
         self._transport: asyncio.Transport | None = None
         self._head = bytearray()
-        """The beginning of a request, up to its correlation id."""
+        """The first bytes of a request, up to its correlation id."""
         self._head_passed = 0
         self._left = 0
-        """Bytes of the current request that have not come yet."""
+        """The number of bytes of the current request that have not arrived yet."""
         self._refused: tuple[Fault, bytearray] | None = None
         self._is_framed = True
         self._held = bytearray()
         self._is_holding = False
         self._holding_timer: asyncio.TimerHandle | None = None
         self._unread = bytearray()
-        """What came although the broker reads no further: asyncio had it already."""
+        """Bytes that arrived although the broker has paused reading, because asyncio had already received them."""
         self._paused = False
         self._places: deque[_Place] = deque()
         self._number = next(faults.connections)
         self._observer = faults.observer
         self._requests = FrameSplitter()
-        """For the observer, which is told of whole requests."""
+        """Splits the received bytes for the observer, which receives complete requests."""
 
-    # What asyncio says.
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -154,7 +156,7 @@ class FaultyConnection(asyncio.Protocol):
         if len(self._head) >= SIZE_PREFIX_BYTES:
             size = int.from_bytes(self._head[:SIZE_PREFIX_BYTES], "big", signed=True)
             if not _HEAD_BYTES - SIZE_PREFIX_BYTES <= size <= _FRAME_BYTES_MAX:
-                self._is_framed = False  # The broker has its own opinion of that.
+                self._is_framed = False  # The broker decides what to do with an impossible size.
                 self._pass_head_on()
                 return data[missing:]
         if len(self._head) == _HEAD_BYTES:
@@ -165,12 +167,12 @@ class FaultyConnection(asyncio.Protocol):
         return data[missing:]
 
     def _begin(self) -> None:
-        """A request has come: decide what becomes of it."""
+        """Decide, when the head of a request is complete, whether to pass the request on or to apply a fault to it."""
         head, correlation_id = self._head, int.from_bytes(self._head[8:12], "big", signed=True)
         key = int.from_bytes(head[4:6], "big", signed=True)
         if self._faults.watcher is not None:
             self._faults.watcher(key)
-        # One whose beginning the broker has seen is past all faults.
+        # A request is not faulted if the broker has received its first bytes already.
         fault = None if self._head_passed else self._faults.take(key)
         if fault is not None and (fault.kind == DROP_REQUEST or (fault.kind == DROP_NEXT and fault.hits)):
             if self._observer is not None:
@@ -250,11 +252,11 @@ class FaultyConnection(asyncio.Protocol):
     # Answers.
 
     def answer(self, frame: bytes) -> None:
-        """The broker has answered, in the order in which it was asked."""
+        """Handle a response that the broker has written. Responses come in the order of the requests."""
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
         self._send_ready()
         while self._places and self._places[0].correlation_id != correlation_id:
-            self._places.popleft()  # It wanted no answer (acks=0).
+            self._places.popleft()  # The request has no response (acks=0).
             self._send_ready()
         fault = self._places.popleft().fault if self._places else None
         if fault is not None and fault.kind == DROP_RESPONSE:
@@ -269,7 +271,7 @@ class FaultyConnection(asyncio.Protocol):
         self._send_ready()
 
     def _send_ready(self) -> None:
-        """Send the answers that are given in the broker's place, as far as it is their turn."""
+        """Send the responses that are given in the broker's place, as far as all earlier ones have been sent."""
         while self._places and (answer := self._places[0].answer) is not None:
             self._places.popleft()
             self._write(answer)

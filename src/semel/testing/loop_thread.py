@@ -1,4 +1,4 @@
-"""A thread with an event loop of its own: where the brokers of a test run, beside the test and its clients."""
+"""A thread with an event loop of its own, on which the brokers of a test run, besides the test and its clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS_MAX: Final = 120.0
 
 
 class LoopThread:
-    """``clock`` is what the loop's time is shifted with."""
+    """A thread that runs one event loop. ``clock`` shifts the loop's time."""
 
     def __init__(self, clock: ShiftedClock) -> None:
         self._clock = clock
@@ -35,7 +35,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it on the loop, and wait for what becomes of it."""
+        """Run a coroutine on the loop and wait for it: return its result or raise its error."""
         assert self.loop is not None, "the broker is not running"
         future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
         return future.result(SECONDS_MAX)
@@ -53,7 +53,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        # One more turn, for what was cut off on the last one.
+        # The tasks that are left are cancelled, and get one more turn of the loop to end.
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The fixtures ``semel_broker`` and ``semel_cluster``: a fresh broker, or several, for each test that asks.
+"""The pytest fixtures ``semel_broker`` and ``semel_cluster``: a new broker or cluster for each test that uses them.
 
     def test_orders(semel_broker):
         producer = Producer({"bootstrap.servers": semel_broker.bootstrap_servers})
@@ -27,7 +27,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def semel_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A running broker with its data in memory; see ``semel.testing.Broker``."""
-    from semel.testing.broker import Broker  # Not before a test asks for it: pytest loads plugins at every start.
+    # Imported only when a test uses the fixture: pytest loads this plugin at every start.
+    from semel.testing.broker import Broker
 
     with Broker(**_settings(request, "semel_broker")) as broker:
         yield broker

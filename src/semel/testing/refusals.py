@@ -1,7 +1,7 @@
 """Responses that refuse a request with one error code, for every API.
 
-Most APIs have a code for the whole request. The others have one per topic, partition, key or group, and then every item
-that was asked for gets it.
+Most APIs have an error code for the whole request. The others have one per topic, partition, key or group; then every
+item of the request gets it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Refuse: TypeAlias = Callable[[Any, int, int], object | None]
 
 
 def refusal(api: Api, version: int, request: Any, code: ErrorCode) -> object:
-    """Raises ``ValueError`` for an API that cannot say it."""
+    """Return the response that refuses the request with this code. Raises ``ValueError`` if it has no field for it."""
     refuse = _PER_ITEM.get(api.key)
     response: object | None = None if refuse is None else refuse(request, version, int(code))
     if response is not None:
@@ -47,7 +47,7 @@ def can_be_refused(api: Api) -> bool:
 
 
 def _each_partition(response_class: type, topic_class: type, partition_class: type) -> _Refuse:
-    """For the APIs whose answers have topics and partitions under the names that their requests have them."""
+    """Return the function for an API whose response names its topics and partitions as its request does."""
     identity = [field.name for field in fields_of(topic_class) if field.name in ("name", "topic_id")]
 
     def refuse(request: Any, version: int, code: int) -> object:
@@ -85,7 +85,7 @@ def _produce(request: produce.ProduceRequest, version: int, code: int) -> object
 
 def _fetch(request: fetch.FetchRequest, version: int, code: int) -> object | None:
     if not request.topics:
-        return None  # An incremental session names no partitions; the whole request can still be refused.
+        return None  # An incremental fetch may name no partitions; the whole request can still be refused.
     return fetch.FetchResponse(
         responses=[
             fetch.FetchableTopicResponse(

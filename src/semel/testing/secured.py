@@ -1,4 +1,4 @@
-"""A test's broker with TLS, users and ACLs: its settings, what its clients need, and what is in its metadata."""
+"""A test's broker with TLS, users and ACLs: its settings, the settings of its clients, and its users and ACLs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from semel.security.acls import AclBinding
 
 MECHANISM: Final = "SCRAM-SHA-512"
-"""The one that clients of a test use, where they have the choice."""
+"""The SASL mechanism that a test's clients use."""
 
 
 def broker_settings(host: str, *, tls: bool, users: bool, acls: bool) -> dict[str, object]:
@@ -34,7 +34,7 @@ def broker_settings(host: str, *, tls: bool, users: bool, acls: bool) -> dict[st
 
 
 def client_settings(*, tls: bool, user: tuple[str, str] | None) -> dict[str, str]:
-    """The keyword arguments of a client of Semel, besides ``bootstrap_servers``."""
+    """Return the keyword arguments of a client of Semel, besides ``bootstrap_servers``."""
     settings: dict[str, str] = {}
     if tls or user is not None:
         settings["security_protocol"] = protocol(tls=tls, users=user is not None)
@@ -54,7 +54,7 @@ def protocol(*, tls: bool, users: bool) -> str:
 
 
 async def secure(node: Node, users: Mapping[str, str], acls: Collection[AclBinding]) -> None:
-    """Write users, with passwords for both kinds of SCRAM, and ACLs into the metadata. Those that are there stay."""
+    """Write users, with credentials for both SCRAM mechanisms, and ACLs into the metadata. Existing ones are kept."""
     from semel.metadata.acl_changes import create_acls
     from semel.metadata.security_image import security_of
     from semel.metadata.user_changes import SECRET_BYTES, Upsertion, alter_users

@@ -1,4 +1,4 @@
-"""One broker on the loop of a test: started and ended again and again, on the same data and the same port."""
+"""One broker on the event loop of a test, which can be stopped and restarted with the same data and the same port."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ MEMORY_FOLDER: Final = "/semel"
 
 
 class ServedBroker:
-    """Its methods are for the loop's thread. Without ``data_dir`` the data is in memory."""
+    """A broker that can be restarted. Its methods are called on the loop's thread.
+
+    Without ``data_dir`` the data is in memory.
+    """
 
     def __init__(
         self,
@@ -50,12 +53,12 @@ class ServedBroker:
         self.disk: Disk = VirtualDisk() if data_dir is None else SystemDisk()
         self.address = Address(HOST, 0)
         self.addresses: dict[str, Address] = {}
-        """By listener, once it was started."""
+        """The addresses by listener name, after the first start."""
         self._clock = clock
         self._faults = faults
         self._open_session = open_session
         self.broker: Broker | None = None
-        """While it runs."""
+        """The broker while it runs; ``None`` before and after."""
 
     @property
     def node(self) -> Node:
@@ -91,7 +94,7 @@ class ServedBroker:
             self._config = BrokerConfig.load(overrides={**self._texts, "listeners": ",".join(self._with_ports(broker))})
 
     def _with_ports(self, broker: Broker) -> Iterator[str]:
-        """The listeners, with the ports that they have now: the next start has the same."""
+        """Return the listeners with the ports that they have now, so that the next start uses the same ports."""
         for text in self._config.listeners or ():
             listener = parse_listener(text)
             assert listener is not None, "the setting has a rule"
@@ -100,7 +103,7 @@ class ServedBroker:
             yield f"{listener.name}://{Address(listener.host, known.port)}"
 
     async def stop(self, *, kill: bool) -> None:
-        """Cleanly, or as ``kill -9`` would. Nothing happens if it does not run."""
+        """Stop the broker, cleanly or as ``kill -9`` would. Does nothing if it does not run."""
         broker, self.broker = self.broker, None
         if broker is None:
             return
@@ -109,12 +112,13 @@ class ServedBroker:
             return
         broker.kill()
         if isinstance(self.disk, VirtualDisk):
-            # What the broker has put on the loop for its next turn dies with it, but finds its files once more.
+            # Callbacks that the broker has scheduled for the next turn still run, and may use its open files: the files
+            # are closed after that turn.
             await asyncio.sleep(0)
             self.disk.kill()
 
     async def move_coordinator(self, name: str, away_seconds: float) -> None:
-        """As far as this broker is the coordinator of that transactional id or group."""
+        """Simulate a failover of the transactional id's and the group's coordinator, if this broker is it."""
         node = self.node
         for coordinator in (node.coordinators.transactions, node.coordinators.groups):
             if coordinator.topic in node.image.topics and coordinator.elsewhere(name) is None:
@@ -122,7 +126,7 @@ class ServedBroker:
 
 
 class _LoopWorker:
-    """A worker for a disk that never blocks: it works on the loop, in order, and reports on a later turn."""
+    """A worker for a disk that never blocks: it runs work on the event loop, in order, on a later turn."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

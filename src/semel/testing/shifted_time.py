@@ -1,8 +1,8 @@
-"""Time that a test can set forward while real clients are connected.
+"""The time of a test's broker, which the test can set forward while real clients are connected.
 
-The broker of a fixture runs on real time plus a shift. ``advance`` makes the shift larger, for the wall clock, the
-monotonic clock and the event loop's timers alike: to the broker a quarter of an hour has passed, and every deadline in
-it fires now. Clients keep their own time.
+The broker of a fixture uses real time plus a shift. ``advance`` increases the shift for the wall clock, the monotonic
+clock and the event loop's timers together: after ``advance(minutes=15)`` all deadlines of the broker within those 15
+minutes have passed, and their timers run. The time of clients is not changed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class ShiftedLoop(asyncio.SelectorEventLoop):
         return super().time() + self.shift_s
 
     def set_forward(self, seconds: float) -> None:
-        """To be called on the loop, whose next turn then sees every timer that has become due."""
+        """Set the clock forward. Call it on the loop: its next turn runs every timer that has become due."""
         self.shift_s += seconds
 
 
 class ShiftedClock:
-    """What the broker sees, and what a test moves."""
+    """The clock that the broker reads and that a test sets forward."""
 
     def __init__(self) -> None:
         self._system = SystemClock()
@@ -40,7 +40,7 @@ class ShiftedClock:
         return self._system.monotonic_ms() + self._shift_ms
 
     def advance(self, *, seconds: float = 0.0, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0) -> None:
-        """Let so much time pass for the broker. Returns when its timers have seen it; safe from any thread."""
+        """Set the broker's time forward. Returns when the timers that became due have run; safe from any thread."""
         total_s = seconds + 60 * minutes + 3600 * hours + 86400 * days
         if total_s < 0:
             raise ValueError(f"time was asked to pass by {total_s} s; a monotonic clock never goes back")
@@ -50,7 +50,7 @@ class ShiftedClock:
             asyncio.run_coroutine_threadsafe(self._pass(self._loop, total_s), self._loop).result()
 
     def drive(self, loop: ShiftedLoop | None) -> None:
-        """Take this loop along from now on."""
+        """Shift the time of this loop as well from now on; ``None`` for no loop."""
         self._loop = loop
         if loop is not None:
             loop.shift_s = self._shift_ms / 1000
@@ -58,6 +58,6 @@ class ShiftedClock:
     async def _pass(self, loop: ShiftedLoop, seconds: float) -> None:
         self._shift_ms += seconds * 1000
         loop.set_forward(seconds)
-        # Timers that are due run in the next turn; what they start, in the one after.
+        # Timers that are due run in the next turn; callbacks that they schedule run in the one after.
         for _ in range(3):
             await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""Run a scenario on simulated machines, once per seed, and say how a failing seed is run again.
+"""Run a scenario on simulated machines, once per seed, and print the command that runs a failing seed again.
 
-A scenario is a coroutine function that is given a ``Simulation``: it starts hosts, makes them suffer, and asserts. All
-that is left to chance comes from the seed, so that one seed is one run:
+A scenario is a coroutine function that takes a ``Simulation``: it starts hosts, injects faults, and asserts. All
+randomness comes from the seed, so that one seed is one run:
 
     async def survives_power_cuts(simulation: Simulation) -> None:
         broker = simulation.host("broker")
@@ -9,7 +9,7 @@ that is left to chance comes from the seed, so that one seed is one run:
 
     trace = simulate(1234, survives_power_cuts)
 
-A failure carries the command that replays it, and the last events:
+An error has a note with the last events and the command that replays the run:
 
     python -m semel.testing.simulation tests/simulation/test_power_cuts.py:survives_power_cuts --seed 1234
 """
@@ -35,7 +35,7 @@ _TAIL_EVENTS: Final = 30
 
 
 class Simulation:
-    """The world of one run."""
+    """The loop, network, hosts and trace of one simulated run."""
 
     def __init__(self, seed: int, loop: VirtualLoop) -> None:
         self.seed = seed
@@ -45,7 +45,7 @@ class Simulation:
         self._hosts: dict[str, VirtualHost] = {}
 
     def random(self, name: str) -> Random:
-        """A stream of chance of its own: what one part draws does not change what another one gets."""
+        """Return a random generator for one part of the simulation. What one part draws does not affect the others."""
         return Random(f"{self.seed} {name}")
 
     def host(self, name: str) -> VirtualHost:
@@ -58,19 +58,20 @@ Scenario: TypeAlias = Callable[[Simulation], Coroutine[Any, Any, T]]
 
 
 def run(scenario: Scenario[T], *, seed: int = 0, duration_s_max: float = 86_400.0, steps_max: int = 5_000_000) -> T:
-    """Run a scenario once and return what it returns. A failure carries the command that replays it."""
+    """Run a scenario once and return its result. An error has a note with the command that replays the run."""
     return _run(scenario, seed, duration_s_max, steps_max)[0]
 
 
 def simulate(
     seed: int, scenario: Scenario[Any], *, duration_s_max: float = 86_400.0, steps_max: int = 5_000_000
 ) -> Trace:
-    """Run a scenario once and return what happened. A failure carries the command that replays it."""
+    """Run a scenario once and return its trace. An error has a note with the command that replays the run."""
     return _run(scenario, seed, duration_s_max, steps_max)[1]
 
 
 def seeds(count: int) -> list[int]:
-    """The seeds that a test runs: ``count`` of them, or what the environment says: SEED for one, SEEDS for how many."""
+    """Return the seeds that a test runs: the first ``count``, or as many as the environment variable SEEDS says, or
+    only the one in SEED."""
     if "SEED" in os.environ:
         return [int(os.environ["SEED"])]
     return list(range(int(os.environ.get("SEEDS", count))))
@@ -131,7 +132,7 @@ def _load(reference: str) -> Scenario[Any]:
 
 
 if __name__ == "__main__":
-    # The module under its real name: what the scenario imports must be the same classes.
+    # Imported under its real name, not ``__main__``: the scenario must use the same classes as this module.
     from semel.testing import simulation
 
     sys.exit(simulation.main())
