@@ -1,4 +1,4 @@
-"""The input of a trial."""
+"""Writes the input records of a trial."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _TRANSACTIONAL_ID: Final = "semel-prove-input"
 
 
 def write_input(servers: str, given: Records, partitions: int, *, aborts: bool) -> None:
-    """The records, spread over the partitions; ``aborts``: and before them the same in an aborted transaction."""
+    """Write the records, spread over the partitions; with ``aborts`` first a copy of them in an aborted transaction."""
     if aborts:
         with Producer(bootstrap_servers=servers, transactional_id=_TRANSACTIONAL_ID) as producer:
             producer.begin()
             _send(producer, given, partitions)
-            producer.flush()  # Else they would be dropped, and not aborted.
+            producer.flush()  # Without it the abort would drop the records before they are sent.
             producer.abort()
     with Producer(bootstrap_servers=servers) as producer:
         _send(producer, given, partitions)

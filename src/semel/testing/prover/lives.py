@@ -1,7 +1,7 @@
-"""The lives of an application: each is a process that can be killed, stopped and continued.
+"""The lives of an application. A life is one process of it, which can be killed, stopped and continued.
 
 An application is a function that another process can import, or a command. A function that cannot be sent to another
-process (a lambda, a closure) is called in this one: it can be disturbed, and not be killed.
+process (a lambda, a closure) is called in this one: its requests can be faulted, but it cannot be killed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from typing import Final, Protocol, TypeAlias
 from semel.errors import StateError
 
 Function: TypeAlias = Callable[[str], None]
-"""One life of an application. It takes the bootstrap servers, and returns when its input is used up."""
+"""One life of an application. It takes the bootstrap servers, and returns when all input is processed."""
 
 SERVERS_VARIABLES: Final = ("SEMEL_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS", "BOOTSTRAP_SERVERS")
-"""Where a command finds the broker. ``{servers}`` in its arguments is replaced as well."""
+"""The environment variables from which a command gets the bootstrap servers. They also replace ``{servers}`` in its
+arguments."""
 
 _TAIL_BYTES: Final = 4096
 _INTERRUPTING: Final = (signal.SIGINT, signal.SIGTERM)
@@ -32,18 +33,18 @@ _INTERRUPTING: Final = (signal.SIGINT, signal.SIGTERM)
 
 class Life(Protocol):
     def kill(self) -> None:
-        """As ``kill -9``, of the process and of those it has started."""
+        """Kill the process and the processes that it has started with SIGKILL."""
 
     def stop(self) -> None: ...
 
     def resume(self) -> None: ...
 
     def terminate(self) -> None:
-        """Ask it to end: SIGTERM."""
+        """Ask the process to end, with SIGTERM."""
 
     @property
     def died_of(self) -> str | None:
-        """``None`` if it ended by itself and well."""
+        """The error or signal that ended the life; ``None`` if it ended by itself and without an error."""
 
 
 Ended: TypeAlias = Callable[[Life], object]
@@ -55,7 +56,7 @@ class Application(Protocol):
     def can_be_killed(self) -> bool: ...
 
     def start(self, servers: str, output: Path, ended: Ended) -> Life:
-        """``output`` is the file for what it prints."""
+        """Start a life that connects to ``servers``. ``output`` is the file for its stdout and stderr."""
 
 
 def application_of(application: Function | Sequence[str]) -> Application:
@@ -74,10 +75,10 @@ def application_of(application: Function | Sequence[str]) -> Application:
 
 @contextlib.contextmanager
 def deferred_signals() -> Iterator[None]:
-    """Within it, SIGINT and SIGTERM wait: their handlers, which may raise, are called at its end.
+    """Defer SIGINT and SIGTERM: their handlers, which may raise, are called when the ``with`` block ends.
 
-    They are not blocked, because a process that is started would inherit that. Other threads than the main one are not
-    interrupted by handlers.
+    The signals are not blocked, because a process that is started would inherit the signal mask. In threads other than
+    the main one nothing is done, because handlers do not interrupt them.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -94,7 +95,7 @@ def deferred_signals() -> Iterator[None]:
 
 
 class Program:
-    """A command, in any language."""
+    """An application that is a command, in any language."""
 
     can_be_killed = True
 
@@ -118,10 +119,10 @@ class Program:
 
 
 class ProcessFunction:
-    """A function that is called in a process of its own.
+    """An application that is a function, called in a process of its own.
 
-    The processes are forks of a server that has no threads. It has imported the client once, so that a life begins
-    within milliseconds.
+    The processes are forks of a fork server, which has no threads. It has imported the client once, so that a life
+    starts within milliseconds.
     """
 
     can_be_killed = True
@@ -145,7 +146,7 @@ class ProcessFunction:
 
 
 class LocalFunction:
-    """A function that is called in this process, by the thread that starts it. It cannot be killed."""
+    """An application that is a function, called in this process by the thread that starts it. It cannot be killed."""
 
     can_be_killed = False
 
@@ -164,7 +165,7 @@ class LocalFunction:
 
 
 class _LocalLife:
-    """It is over."""
+    """A life of a ``LocalFunction``. It has ended already when the object is created."""
 
     def __init__(self, died_of: str | None) -> None:
         self.died_of = died_of
@@ -209,12 +210,12 @@ class _ProcessLife:
 
     def _signal(self, number: int) -> None:
         if self._exit_code is not None:
-            return  # Another process may have its number by now.
+            return  # The process has ended, and another process may have its id by now.
         try:
             os.killpg(self._pid, number)
         except ProcessLookupError:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, number)  # It has not made a group of its own yet.
+                os.kill(self._pid, number)  # The process has not made its own process group yet.
 
     def _watch(self) -> None:
         self._exit_code = self._wait()
@@ -222,7 +223,7 @@ class _ProcessLife:
 
 
 def _live(function: Function, servers: str, output: Path) -> None:
-    """What a process of a function does."""
+    """Run the function in its new process, with its output in a file. The main function of that process."""
     os.setsid()
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     sys.stdout.flush()

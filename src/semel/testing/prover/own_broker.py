@@ -1,4 +1,4 @@
-"""A broker of this process for one trial: fresh, in memory, and with a clock that can be set forward."""
+"""A new broker in this process for one trial, with its data in memory and a clock that can be set forward."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from semel.testing.faults import Faults
 from semel.testing.prover.input import write_input
 from semel.testing.prover.records import Records
 
-# More than the session timeout of most clients (45 s), less than their transaction timeout (60 s): a transaction whose
-# process was stopped must end by fencing.
+# More than the session timeout of most clients (45 s), less than their transaction timeout (60 s): the transaction of a
+# stopped process must be ended by fencing and not by its timeout.
 _SESSION_SECONDS: Final = 50.0
 # transaction.max.timeout.ms is 15 minutes.
 _TRANSACTION_MINUTES: Final = 16.0
@@ -43,7 +43,7 @@ class OwnBroker:
         self._broker.clock.advance(seconds=_SESSION_SECONDS)
 
     def settle(self, topic: str) -> None:
-        with contextlib.suppress(KeyError):  # Nothing was ever written to it.
+        with contextlib.suppress(KeyError):  # The topic does not exist: the application never wrote to it.
             if self._broker.has_open_transaction(topic):
                 self._broker.clock.advance(minutes=_TRANSACTION_MINUTES)
             until = time.monotonic() + _SETTLE_SECONDS_MAX
@@ -62,7 +62,7 @@ class OwnBroker:
 
 @contextlib.contextmanager
 def own_broker(partitions: int, settings: Mapping[str, object]) -> Iterator[OwnBroker]:
-    # Nothing is gained by waiting for more members.
+    # A trial has one member, so a new group need not wait for more.
     defaults = {"group_initial_rebalance_delay_ms": 0}
     with Broker(**{"num_partitions": partitions, **defaults, **settings}) as broker:  # type: ignore[arg-type]
         yield OwnBroker(broker, partitions)

@@ -1,7 +1,7 @@
-"""The proof: one scenario after the other, each on a broker of its own.
+"""The proof: runs one scenario after the other, each on a broker of its own.
 
-The law: a scenario that struck nothing is not passed. The run without faults counts the requests of the application,
-and the scenarios are made from that count.
+The law: a scenario whose fault never happened has not passed. The run without faults counts the requests of the
+application, and the scenarios are made from that count.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Proof:
     new_broker: Callable[[], AbstractContextManager[ProofBroker]]
     seed: int = 0
     idle_seconds: float | None = None
-    """An application that does not end by itself is told to, by SIGTERM, when it has done nothing for so long."""
+    """How long an application that does not end by itself may do nothing before it is ended with SIGTERM."""
     life_seconds_max: float = LIFE_SECONDS_MAX
     as_compared: Callable[[Value], Value] = lambda value: value
     can_kill_broker: bool = True
     requests: Counter[ApiKey] = field(default_factory=Counter)
-    """How many the application made in the run without faults."""
+    """How many requests of each API the application made in the run without faults."""
 
     def run(self, *, only: Sequence[str] = ()) -> Iterator[ScenarioResult]:
-        """All scenarios that fit the application; ``only`` those with one of these texts in their name.
+        """Run all scenarios that fit the application, or only those with one of the texts of ``only`` in their name.
 
-        It ends early if the application is wrong without faults.
+        If the result is wrong without faults, no other scenario is run.
         """
         without_faults = self._run(WITHOUT_FAULTS)
         yield without_faults
@@ -65,18 +65,19 @@ class Proof:
                     yield ScenarioResult(scenario.name, ScenarioOutcome.NOT_APPLICABLE, what=reason)
 
     def run_scenarios(self, scenarios: Iterable[Scenario]) -> Iterator[ScenarioResult]:
-        """These, whether they fit the application or not."""
+        """Run these scenarios, whether they fit the application or not."""
         return map(self._run, scenarios)
 
     @property
     def is_transactional(self) -> bool:
-        """Known after the run without faults."""
+        """Whether the application ended a transaction in the run without faults; ``False`` before that run."""
         return bool(self.requests[ApiKey.END_TXN])
 
     def _why_not(self, scenario: Scenario) -> str | None:
         if scenario.restarts and not self.can_kill_broker:
             return "this broker cannot be killed from here"
-        # An application that writes nothing cannot be judged: a scenario for Produce then has to strike nothing.
+        # An application that writes nothing proves nothing: the scenarios for Produce are run all the same, so that
+        # they have the outcome STRUCK_NOTHING and not NOT_APPLICABLE.
         if scenario.api in (None, ApiKey.PRODUCE) or self.requests[scenario.api]:
             return None
         return f"the application makes no {APIS[scenario.api].name} request"
@@ -110,7 +111,7 @@ class Proof:
         if struck or fault is None:
             return ScenarioResult(scenario.name, ScenarioOutcome.RIGHT, struck, trial.lives)
         if scenario.earlier is not None and scenario.occurrence > 1:
-            # How many records go into one request is a matter of time: it made fewer than before.
+            # The timing decides how many records go into one request: the application made fewer requests this time.
             return self._run(scenario.earlier(scenario.occurrence // 2))
         what = f"the application made no {fault.api.name} request that could be struck"
         return ScenarioResult(scenario.name, ScenarioOutcome.STRUCK_NOTHING, struck, trial.lives, what)

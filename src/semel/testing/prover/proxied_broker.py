@@ -1,7 +1,7 @@
-"""Any Kafka cluster for one trial, through a proxy: the topics of the proof are made before it and deleted after it.
+"""Any Kafka cluster, used through a proxy, for one trial.
 
-What a fresh broker in memory does not have is cleaned up: topics, and the groups that have committed offsets in them.
-Time passes as it does: a group waits for a member that was killed until its session timeout.
+The topics of the trial are created before it. They are deleted after it, with the groups that have committed offsets in
+them. The clock cannot be set forward: a group waits for a killed member until its session timeout.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAUSE_SECONDS: Final = 0.1
 
 
 class TopicExists(Exception):
-    """A topic of the proof is there already; it is not the prover's to delete."""
+    """A topic of the proof exists already. The prover must not delete a topic that it did not create."""
 
 
 class ProxiedBroker:
@@ -60,7 +60,11 @@ class ProxiedBroker:
                 admin.topics.create(topic, partitions=self._partitions)
 
     def delete_topics(self, *, is_interrupted: bool = False) -> None:
-        """A group cannot be deleted until it has given up a member that was killed: wait for that, or leave it."""
+        """Delete the topics of the trial, and the groups that have committed offsets in them.
+
+        A group with a killed member can be deleted only after that member's session timeout. The method waits for that,
+        unless ``is_interrupted``: then such a group is kept.
+        """
         patience_s = 0.0 if is_interrupted else _SETTLE_SECONDS_MAX
         with Admin(bootstrap_servers=self._servers) as admin:
             for group in admin.groups.list():
@@ -100,7 +104,7 @@ class ProxiedBroker:
 
 @contextlib.contextmanager
 def proxied_broker(servers: str, topics: Iterable[str], partitions: int) -> Iterator[ProxiedBroker]:
-    """Raises ``TopicExists``."""
+    """Start a proxy before the cluster and create the topics; delete them at the end. Raises ``TopicExists``."""
     with Proxy(addresses(servers.split(","))) as proxy:
         broker = ProxiedBroker(servers, proxy, topics, partitions)
         broker.make_topics()

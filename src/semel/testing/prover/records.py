@@ -1,4 +1,4 @@
-"""The records of a proof: those that are given, those that are expected, and how the output differs from them."""
+"""The records of a proof: the input, the expected output, and the difference between it and the output."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from semel.client.values import ConsumerRecord
 
 Value: TypeAlias = bytes | None
 Record: TypeAlias = Value | tuple[Value, Value]
-"""A value, or a key and a value. Where no key is given, none is compared."""
+"""A value, or a key and a value. If no expected record of a topic has a key, keys are not compared."""
 Records: TypeAlias = Mapping[str, Sequence[Record]]
-"""By topic."""
+"""The records by topic."""
 
 _SHOWN_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is wrong with one topic."""
+    """The difference between the expected and the committed records of one topic."""
 
     topic: str
     missing: Counter[Record]
     extra: Counter[Record]
     places: Mapping[Record, Sequence[str]]
-    """Where each record is."""
+    """The partition and offset of each copy of a record, as text."""
 
     @classmethod
     def between(

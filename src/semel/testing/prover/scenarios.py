@@ -1,7 +1,7 @@
-"""What happens to an application: kills and stops at its commit points, kills at random, faults on the wire.
+"""The scenarios of a proof: kills and stops at commit points, kills at random requests, faults on the wire.
 
-A scenario is bound to a request, never to a time. ``scenarios_for`` makes the list from the requests that the
-application has made in a run without faults.
+A scenario happens at a request, never at a point in time. ``scenarios_for`` makes the list from the requests that the
+application made in a run without faults.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from semel.testing.prover.trial import Trial
 from semel.wire.apis import APIS, ApiKey
 
 COMMIT_POINTS: Final = (ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN)
-"""The requests that change what a broker holds of an application."""
+"""The requests by which an application changes records, offsets or transactions on a broker."""
 
 RANDOM_KILLS: Final = 8
 _EVERY_ONE_MAX: Final = 5
@@ -28,31 +28,31 @@ Arm = Callable[[Trial], Fault | None]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Something that goes wrong. ``arm`` prepares it, before the application starts."""
+    """One kill or fault that the application must survive. ``arm`` prepares it before the application starts."""
 
     name: str
     arm: Arm
     api: ApiKey | None = None
-    """The request that it strikes."""
+    """The API of the request at which it happens."""
     occurrence: int = 1
-    """Which of these, counted from 1."""
+    """The number of that request among those of the API, from 1."""
     earlier: Callable[[int], Scenario] | None = None
-    """The same at another occurrence, for an application that made fewer requests this time."""
+    """Makes the same scenario for another occurrence, if the application made fewer requests this time."""
     kills: bool = False
-    """The application is killed or stopped, which takes a process."""
+    """Whether the application is killed or stopped, for which it must run in a process of its own."""
     restarts: bool = False
-    """The broker is killed."""
+    """Whether the broker is killed and restarted."""
     again: bool = False
-    """The application is started once more after it has ended."""
+    """Whether the application is started once more after it has ended."""
     aborts: bool = False
-    """The input has an aborted copy of each record."""
+    """Whether the input has an aborted copy of each record."""
 
     def __str__(self) -> str:
         return self.name
 
 
 class Phase(Enum):
-    """Where a kill comes, seen from the request that it is bound to."""
+    """When a kill happens, relative to the request of the scenario."""
 
     BEFORE = "before {} reaches the broker"
     CARRIED_OUT = "after {} is carried out, before its answer"
@@ -65,7 +65,7 @@ ABORTED_INPUT: Final = Scenario("the input has an aborted copy of each record", 
 
 
 def killed(api: ApiKey, phase: Phase, occurrence: int = 1) -> Scenario:
-    """The application is killed at its n-th request of this API."""
+    """Return the scenario in which the application is killed at its n-th request of this API."""
     name = APIS[api].name
 
     def arm(trial: Trial) -> Fault:
@@ -89,7 +89,10 @@ def killed(api: ApiKey, phase: Phase, occurrence: int = 1) -> Scenario:
 
 
 def stopped(api: ApiKey, occurrence: int = 1) -> Scenario:
-    """The application is stopped at its n-th request of this API, while another life of it does the work."""
+    """Return the scenario in which the application is stopped at its n-th request of this API.
+
+    Another life of it takes over, and then the stopped one continues.
+    """
     name = APIS[api].name
     return Scenario(
         f"stopped before {name} {occurrence} reaches the broker, while another life takes over",
@@ -102,9 +105,10 @@ def stopped(api: ApiKey, occurrence: int = 1) -> Scenario:
 
 
 def scenarios_for(requests: Counter[ApiKey], *, seed: int = 0) -> Iterator[Scenario]:
-    """For an application that made so many requests of each API in a run without faults.
+    """Return the scenarios for an application that made ``requests`` in a run without faults.
 
-    Those that find most come first: the first request of each kind, then faults, then later requests and random ones.
+    Those that find the most bugs come first: kills at the first request of each API, then faults, then kills at later
+    requests and at random ones.
     """
     listed = list(_listed(requests))
     yield from listed
@@ -132,7 +136,7 @@ def _listed(requests: Counter[ApiKey]) -> Iterator[Scenario]:
 
 
 def _later(count: int) -> set[int]:
-    """All but the first, if there are few; else one in the middle and the last."""
+    """Return the occurrences after the first: all of them if there are few, else one in the middle and the last."""
     return set(range(2, count + 1)) if count <= _EVERY_ONE_MAX else {count // 2, count}
 
 
@@ -155,7 +159,7 @@ def _fault(what: str, api: ApiKey, arm: Callable[[Faults, str], Fault]) -> Scena
 
 
 def _broker_killed(when: str, api: ApiKey, *, after: bool) -> Scenario:
-    """The broker dies as by ``kill -9``, before it sees the request, or after it did what was asked."""
+    """Return the scenario in which the broker is killed before it sees the request, or after it has carried it out."""
 
     def arm(trial: Trial) -> Fault:
         drop = trial.faults.drop_response if after else trial.faults.drop_request
@@ -216,4 +220,4 @@ FAULTS: Final = (
     _broker_killed("before it sees EndTxn", ApiKey.END_TXN, after=False),
     _broker_killed("after EndTxn", ApiKey.END_TXN, after=True),
 )
-"""Faults that need no kill of the application."""
+"""The scenarios in which the application is not killed."""

@@ -1,4 +1,4 @@
-"""One scenario: a broker, lives of the application until one ends by itself, and the count of what readers see."""
+"""Runs one scenario: starts lives of the application until one ends by itself, then compares the output."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ _PATIENCE_SECONDS: Final = 30.0
 class ScenarioOutcome(StrEnum):
     RIGHT = "right"
     WRONG = "wrong"
-    """Something is missing, or there too often."""
+    """A record is missing, or is there too often."""
     NOT_ENDED = "not ended"
-    """The application died again and again, or never ended."""
+    """The application died ``LIVES_MAX`` times, or a life of it never ended."""
     STRUCK_NOTHING = "struck nothing"
-    """The application did not make the request that the scenario waits for: nothing is proven."""
+    """The application did not make the request at which the fault should happen: nothing is proven."""
     NOT_APPLICABLE = "not applicable"
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioResult:
-    """How the application lived through one scenario."""
+    """The result of one scenario."""
 
     scenario: str
     outcome: ScenarioOutcome
     struck: int = 0
-    """How often it was killed, stopped or disturbed."""
+    """How often the application was killed or stopped, or its requests were faulted."""
     lives: int = 0
+    """How many times the application was started."""
     what: str = ""
     """What is wrong, or why the scenario does not apply."""
 
@@ -59,16 +60,16 @@ class ProofBroker(Protocol):
     def bootstrap_servers(self) -> str: ...
 
     def fill(self, given: Records, *, aborts: bool) -> None:
-        """Write the input; ``aborts``: and before it a copy of each record in a transaction that is aborted."""
+        """Write the input; with ``aborts`` first a copy of each record in a transaction that is aborted."""
 
     def expire_members(self) -> None:
-        """Let so much time pass that a group gives up members that are dead, and no more."""
+        """Set time forward by just enough for the session timeout of dead members of a group, if it can be done."""
 
     def settle(self, topic: str) -> None:
-        """Wait until no transaction is open in the topic, or let so much time pass that it is aborted."""
+        """Wait until no transaction is open in the topic, or set time forward until it is aborted by its timeout."""
 
     def committed(self, topic: str) -> list[ConsumerRecord]:
-        """What read_committed readers see now."""
+        """Return the records of the topic that a read_committed consumer sees now."""
 
     def restart(self, *, kill: bool) -> None: ...
 
@@ -80,13 +81,13 @@ class _Event(Enum):
     ENDED = auto()
     STOPPED = auto()
     IDLE = auto()
-    """It has nothing more to do."""
+    """The application does nothing, and no record is missing."""
     STUCK = auto()
-    """It does nothing, and something is missing."""
+    """The application does nothing, and a record is missing."""
 
 
 class Trial:
-    """What a scenario acts upon: the broker, its faults, and the application."""
+    """One run of a scenario: the broker, its faults, and the lives of the application."""
 
     def __init__(
         self,
@@ -99,11 +100,11 @@ class Trial:
         stuck_seconds: float | None = None,
         life_seconds_max: float = LIFE_SECONDS_MAX,
     ) -> None:
-        """``idle_seconds`` without anything to do end a life, ``stuck_seconds`` do while something is missing."""
+        """End a life that has done nothing for ``idle_seconds``, or for ``stuck_seconds`` while a record is missing."""
         self.broker = broker
         self.faults = broker.faults
         self.requests: list[ApiKey] = []
-        """What the application has asked, in the order of arrival, without what clients ask by themselves."""
+        """The requests of the application in the order of arrival, without those of ``BACKGROUND``."""
         self.lives = 0
         self.kills = 0
         """How often the application was killed or stopped."""
@@ -112,7 +113,7 @@ class Trial:
         self._expect = expect
         self._as_compared = as_compared
         self._idle_seconds = idle_seconds
-        # A machine can be slow.
+        # Long enough that an application on a slow machine is not taken for a stuck one.
         self._stuck_seconds = (
             max(10 * (idle_seconds or 0.0), _PATIENCE_SECONDS) if stuck_seconds is None else stuck_seconds
         )
@@ -120,18 +121,18 @@ class Trial:
         self._current: Life | None = None
         self._running: list[Life] = []
         self._starting = threading.Lock()
-        """A kill that strikes the first request of a life has to know the life."""
+        """Held while a life is started, so that a kill at its first request finds the life in ``_current``."""
         self._events: SimpleQueue[tuple[Life, _Event]] = SimpleQueue()
         self._held: Fault | None = None
         self._active_at = 0.0
         self._was_stuck = False
 
     def restart(self, *, kill: bool = False) -> None:
-        """End the broker and start it again, on the same data."""
+        """Stop the broker and start it again, with the same data."""
         self.broker.restart(kill=kill)
 
     def kill_broker(self) -> None:
-        """As ``restart(kill=True)``; may be called on the broker's own thread, and returns before it is done."""
+        """Start ``restart(kill=True)`` in a thread and return at once. May be called on the broker's own thread."""
         thread = threading.Thread(target=self.restart, kwargs={"kill": True}, name="kill of the broker", daemon=True)
         self._restarts.append(thread)
         thread.start()
@@ -143,7 +144,7 @@ class Trial:
                 self.kills += 1
 
     def stop_application(self) -> None:
-        """SIGSTOP. It goes on, and the request that is held with it, when another life has done its work."""
+        """Stop the application with SIGSTOP. When another life has done its work, it and its held request continue."""
         with self._starting:
             if self._current is not None:
                 self._current.stop()
@@ -151,10 +152,10 @@ class Trial:
                 self.kills += 1
 
     def run(self, arm: Callable[[Trial], Fault | None], *, again: bool = False) -> Fault | None:
-        """Run the application until a life of it ends by itself; ``again``: and one more. Raises ``NotEnded``."""
+        """Run the application until a life of it ends by itself; with ``again`` once more. Raises ``NotEnded``."""
         self.faults.watcher = self._saw
         fault = self._held = arm(self)
-        # A process that was killed just now may still write there.
+        # A process that has just been killed may still write to the folder.
         with TemporaryDirectory(prefix="semel-prove-", ignore_cleanup_errors=True) as folder:
             try:
                 self._live_on(Path(folder))
@@ -165,7 +166,7 @@ class Trial:
         return fault
 
     def compare(self) -> str:
-        """What is missing or there too often, in words; nothing, if all is right."""
+        """Return as text which records are missing or there too often; empty if there are none."""
         for topic in self._expect:
             self.broker.settle(topic)
         return ". ".join(difference.told() for difference in self._differences())
@@ -183,7 +184,7 @@ class Trial:
             life = self._start(folder)
             event = self._next_event(life)
             if event is _Event.STOPPED:
-                # Another life does its work, and then it wakes up.
+                # Another life does the work of the stopped one, which continues afterwards.
                 self.broker.expire_members()
                 self._live_on(folder)
                 life.resume()
@@ -195,7 +196,7 @@ class Trial:
                 self._terminate(life)
                 return
             if event is _Event.STUCK:
-                # It may hang. If the next life does nothing either, what is missing is lost.
+                # The life may hang. If the next one does nothing either, the missing records are lost.
                 self._was_stuck = True
                 life.kill()
                 self._active_at = 0.0
@@ -216,7 +217,8 @@ class Trial:
             life = self._application.start(servers, output, self._ended)
             self._running.append(life)
             return life
-        # A signal that ended this process in between would leave a process behind that is not known here.
+        # A signal that ended this process here would leave the started process running: ``_running`` does not have it
+        # yet.
         with self._starting, deferred_signals():
             life = self._current = self._application.start(servers, output, self._ended)
             self._running.append(life)
@@ -259,7 +261,7 @@ class Trial:
         if key in BACKGROUND or key not in APIS:
             return
         self.requests.append(ApiKey(key))
-        # Clients commit offsets as time passes, also those that were committed already.
+        # Not activity: clients commit offsets periodically, also those that were committed already.
         if key != ApiKey.OFFSET_COMMIT:
             self._active_at = time.monotonic()
 
@@ -273,4 +275,4 @@ class Trial:
 
 
 class NotEnded(Exception):
-    """The application was given up."""
+    """The application did not end: it died ``LIVES_MAX`` times, or one life took too long."""
