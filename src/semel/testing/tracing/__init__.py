@@ -1,5 +1,5 @@
-"""What passes on the wire between clients and brokers, seen from outside: for ``semel trace`` and the lab.
+"""Traces the requests and responses between clients and brokers, for ``semel trace`` and the lab.
 
-Read ``wire_observer.py`` first: who is told, and of what. ``wire_trace.py`` makes events of frames, ``summaries.py``
-says which fields of a message matter, ``proxy.py`` stands in front of brokers that run elsewhere.
+Open ``wire_observer.py`` first: the interface that receives all messages. ``wire_trace.py`` makes events of frames,
+``summaries.py`` selects the fields of a message that are shown, ``proxy.py`` is a proxy for brokers that run elsewhere.
 """

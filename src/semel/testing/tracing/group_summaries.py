@@ -1,4 +1,4 @@
-"""Which fields of the requests and answers of groups matter."""
+"""Selects the fields of the requests and responses of groups that a trace shows."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _subscribed(data: bytes) -> list[str] | None:
     try:
         return decode_subscription(data).topics
     except DecodeError:
-        return None  # Another protocol's.
+        return None  # Not the consumer protocol: the group has another protocol type.
 
 
 def _assigned(data: bytes) -> list[str] | None:

@@ -1,12 +1,13 @@
-"""A proxy in front of any Kafka cluster, where what passes can be observed, and faults can happen.
+"""A proxy before any Kafka cluster, which observes requests and responses and injects faults.
 
-It listens once for each broker. To the client it is that broker: in the answers that name brokers, addresses are
-replaced by those of the proxy, on the host that the client has reached it by. Where an answer could name a broker that
-the proxy cannot read, because its version is newer than Semel, the version is taken out of the answer to ApiVersions.
+It has one listening port for each broker. In the responses that name brokers it replaces their addresses by its own, on
+the host by which the client has reached it. If the API version of such a response could be newer than Semel knows, the
+proxy could not replace addresses in it: it removes such versions from the response to ApiVersions.
 Faults, the counting of requests and the observer are those of ``FaultyConnection``.
 
-TLS ends here, since what is encrypted cannot be read: the proxy has one connection with TLS to the broker, and with its
-own certificate another one to the client, or a plain one. SASL passes through it, and is the client's own.
+TLS ends here, because the proxy must read the messages: it has a TLS connection to the broker, and another connection,
+with its own certificate or without TLS, to the client. SASL messages are passed on: the client authenticates at the
+broker.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ _NAME_BROKERS: Final = frozenset(
     }
 )
 _VERSIONS_MAX: Final = {key: APIS[key].max_version for key in _NAME_BROKERS}
-# The first in which a Fetch can name the new leader's address.
+# The first version of Fetch whose response can name the new leader's address.
 _FETCH_NAMES_BROKERS: Final = 16
 _SECONDS_MAX: Final = 30.0
 
 
 class Proxy:
-    """``with Proxy(addresses) as proxy:`` and connect clients to ``proxy.bootstrap_servers``.
+    """A running proxy: ``with Proxy(addresses) as proxy:`` and connect clients to ``proxy.bootstrap_servers``.
 
-    The first broker is at ``listen``, where port 0 is any free port; the others are at free ports of the same host.
-    ``found`` is told of each, on the proxy's thread, with the address that stands for it; ``unreachable`` of each that
-    could not be connected to, and why. ``broker_tls`` is for the connections to brokers, ``client_tls`` for those of
-    clients.
+    The proxy's address for the first broker is ``listen``, where port 0 is any free port; those for the others are free
+    ports of the same host. ``found`` is called for each broker, on the proxy's thread, with the broker's address and
+    the proxy's address for it; ``unreachable`` for each broker to which the proxy cannot connect, with the error.
+    ``broker_tls`` is for the connections to brokers, ``client_tls`` for those of clients.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Proxy:
         self._thread.join(_SECONDS_MAX)
 
     def port_for(self, address: Address) -> int:
-        """The port that stands for this broker. Called on the proxy's thread."""
+        """Return the proxy's port for this broker, opened if there is none yet. Called on the proxy's thread."""
         if address not in self._ports:
             host, port = self._listen_address
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -118,11 +119,12 @@ class Proxy:
         return self._ports[address]
 
     def is_also(self, address: Address, other: Address) -> None:
-        """A broker has two names: the one that was given, and the one that it was reached by."""
+        """Use the port of ``address`` for ``other`` as well: the address to which a connection was made is the same
+        broker's as the one that was given."""
         self._ports.setdefault(other, self._ports[address])
 
     async def connect(self, address: Address, factory: Callable[[], asyncio.Protocol]) -> asyncio.Transport | None:
-        """A connection to a broker; ``None`` if there is none to be had."""
+        """Open a connection to a broker; ``None`` if it cannot be reached."""
         name = None if self._broker_tls is None else address.host
         try:
             transport, _ = await self._loop.create_connection(
@@ -135,7 +137,7 @@ class Proxy:
         return transport
 
     async def _listen(self) -> None:
-        """Raises ``OSError`` if the address cannot be had."""
+        """Open the ports for the given brokers. Raises ``OSError`` if the address cannot be used."""
         for address in self._bootstrap:
             self.port_for(address)
 
@@ -154,7 +156,7 @@ class Proxy:
 
 
 class _Relay(asyncio.BufferedProtocol):
-    """What a faulty connection takes for the broker: it passes requests on to the real one, and answers back."""
+    """The protocol behind a ``FaultyConnection``: it passes requests on to the real broker, and the responses back."""
 
     def __init__(self, address: Address, proxy: Proxy) -> None:
         self._address = address
@@ -164,10 +166,10 @@ class _Relay(asyncio.BufferedProtocol):
         self._connecting: asyncio.Task[None] | None = None
         self._buffer = bytearray()
         self._unsent = bytearray()
-        """What came before the broker was connected."""
+        """Requests that arrived before the connection to the broker was open."""
         self._requests = FrameSplitter()
         self._asked: dict[int, tuple[int, int]] = {}
-        """API key and version of the requests that are not answered, by correlation id."""
+        """API key and version of the requests that are not answered yet, by correlation id."""
 
     # The client.
 
@@ -200,7 +202,7 @@ class _Relay(asyncio.BufferedProtocol):
         return None
 
     def pause_writing(self) -> None:
-        """The client reads slowly: so does the proxy."""
+        """The client reads slowly: stop reading from the broker."""
         if self._broker is not None:
             self._broker.pause_reading()
 
@@ -239,16 +241,16 @@ class _Relay(asyncio.BufferedProtocol):
     def _readdressed(self, frame: bytes, key: int, version: int) -> bytes:
         api = APIS[key]
         if not api.min_version <= version <= api.max_version:
-            return frame  # The broker refuses it, and names no other.
+            return frame  # The broker refuses a request of this version, in a response that names no brokers.
         body = memoryview(frame)[SIZE_PREFIX_BYTES:]
         if key == ApiKey.FETCH and version < _FETCH_NAMES_BROKERS:
             return frame
         correlation_id, position = decode_response_header(body, api, version)
         if key == ApiKey.API_VERSIONS and int.from_bytes(body[position : position + 2], "big"):
-            return frame  # An error, in the form of version 0.
+            return frame  # An error, which is always encoded as version 0.
         response = decoder(api.response_class, version)(body, position)
         if key == ApiKey.FETCH and not response.node_endpoints:
-            return frame  # As nearly always: its records are not copied.
+            return frame  # The usual case: its records need not be encoded again.
         return self._changed(api, version, correlation_id, response)
 
     def _changed(self, api: Api, version: int, correlation_id: int, response: Any) -> bytes:
@@ -271,7 +273,7 @@ class _Relay(asyncio.BufferedProtocol):
 
     @property
     def _own_host(self) -> str:
-        """Where the client has reached the proxy, which may listen on all addresses of its machine."""
+        """The host by which the client has reached the proxy, which may listen on all addresses of its machine."""
         own = None if self._client is None else self._client.get_extra_info("sockname")
         return own[0] if isinstance(own, tuple) else HOST
 

@@ -1,7 +1,7 @@
-"""Which fields of a request or an answer matter to a person, as plain values; ``summary_text.py`` makes a line of them.
+"""Selects the fields of a request or a response that a trace shows; ``summary_text.py`` makes a line of them.
 
-APIs of records, transactions and groups have a summary of their own. Of the others the fields of the message itself are
-shown, and how many entries its lists have. Bytes are never shown, so no password of SASL is.
+APIs of records, transactions and groups have a summary of their own. For the others the top-level fields of the message
+are shown, and the number of entries of its lists. Bytes are never shown, so that no SASL password is.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def summary_of_request(api: Api, request: Any, names: Names) -> Fields:
 
 
 def summary_of_response(api: Api, response: Any, names: dict[UUID, str]) -> Fields:
-    """``names`` is told of the topics that the answer names by id."""
+    """Return the shown fields of a response. A response to Metadata adds its topics to ``names``, by topic id."""
     if api.key is ApiKey.METADATA:
         names.update((topic.topic_id, topic.name) for topic in response.topics if topic.name is not None)
     return present(_RESPONSES.get(api.key, _plain)(response, names))
 
 
 def errors_in(message: Any) -> tuple[str, ...]:
-    """The names of all error codes in an answer, each once."""
+    """Return the names of all error codes in a response, each once."""
     return tuple(dict.fromkeys(_errors(message)))
 
 
@@ -69,7 +69,7 @@ def _plain(message: Any, names: Names) -> Fields:
 
 
 def _batches(records: Buffer | None) -> Iterator[Fields]:
-    """What the headers of record batches say."""
+    """Return the shown fields of the header of each record batch."""
     if not records:
         return
     try:

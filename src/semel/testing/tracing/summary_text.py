@@ -1,4 +1,4 @@
-"""The fields of a message in one line of text."""
+"""Formats the shown fields of a message as one line of text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TEXT_SIZE_MAX: Final = 60
 
 
 def text_of(values: Mapping[str, Any]) -> str:
-    """``name=value name=value``; entries of a list as ``orders:0(epoch=1 sequence=7)``."""
+    """Return ``name=value name=value``, with the entries of a list as ``orders:0(epoch=1 sequence=7)``."""
     return " ".join(_item_text(name, value) for name, value in values.items())
 
 

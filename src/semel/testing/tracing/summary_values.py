@@ -1,4 +1,4 @@
-"""Values that the summaries of messages are made of."""
+"""Types and functions that the summaries of messages share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from uuid import UUID
 
 Fields: TypeAlias = dict[str, Any]
 Names: TypeAlias = Mapping[UUID, str]
-"""Topics by their ids."""
+"""The names of topics by topic id."""
 
 
 def present(values: Mapping[str, Any]) -> Fields:
-    """Without what is absent or empty."""
+    """Return the values without those that are absent or empty."""
     return {name: value for name, value in values.items() if value not in (None, "", [])}
 
 
@@ -22,7 +22,10 @@ def _at(topic: str, topic_id: UUID | None, index: int, names: Names) -> str:
 
 
 def each_partition(topics: Iterable[Any], partitions: str, index: str, names: Names) -> Iterator[tuple[str, Any]]:
-    """Every partition under every topic, with its name."""
+    """Return every partition of every topic as its name (``orders:0``) and its entry in the message.
+
+    ``partitions`` and ``index`` are the names of the message's fields for them.
+    """
     for topic in topics or ():
         name: str = getattr(topic, "name", None) or getattr(topic, "topic", None) or ""
         for entry in getattr(topic, partitions):

@@ -1,4 +1,5 @@
-"""The observer of a wire: told of every message between a client and a broker, and of what faults make of it."""
+"""The interface of a wire observer: it receives every request and response between clients and a broker, and every
+fault that is applied to one."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ from typing import Protocol
 
 
 class WireObserver(Protocol):
-    """Its methods are called on the thread of the wire, in the order in which things happen there, and must not block.
+    """Receives the messages between clients and one broker.
 
-    A frame is whole, with its size in front. Connections are numbered from 1 on.
+    Its methods are called on the thread of the connections, in the order of the events there, and must not block.
+    A frame is complete, with its size prefix. Connections are numbered from 1.
     """
 
     def opened(self, connection: int, peer: str) -> None:
@@ -18,19 +20,19 @@ class WireObserver(Protocol):
         """A client has sent a request."""
 
     def request_lost(self, connection: int, correlation_id: int) -> None:
-        """A fault: the broker never sees the request, and the connection is closed."""
+        """A fault has dropped the request: the broker never sees it, and the connection is closed."""
 
     def request_held(self, connection: int, correlation_id: int) -> None:
-        """A fault: the request waits before the broker."""
+        """A fault holds the request before the broker sees it."""
 
     def request_released(self, connection: int, correlation_id: int) -> None:
-        """The request that was held goes on to the broker."""
+        """The request that was held is passed on to the broker."""
 
     def answered(self, connection: int, frame: bytes) -> None:
-        """The client is sent an answer."""
+        """A response is sent to the client."""
 
     def answer_lost(self, connection: int, frame: bytes) -> None:
-        """A fault: the broker has answered, and the connection is closed instead."""
+        """A fault has dropped the broker's response: the connection is closed instead of sending it."""
 
     def closed(self, connection: int) -> None:
         """The connection has ended."""

@@ -1,7 +1,7 @@
-"""Makes events of the frames on a wire: which client asked what, what it was answered, and what was lost.
+"""Makes events of the frames between clients and a broker: requests, responses, and the faults applied to them.
 
-The law: one event for every message, in the order of the wire, also for one that cannot be read. An answer is told
-apart by the request that it belongs to, since it does not say its own API and version.
+The law: one event for every message, in the order of the wire, also for one that cannot be decoded. A response has no
+API key and version; they are those of the request with its correlation id.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Passage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WireEvent:
-    """One message, or what became of it."""
+    """One request or response, or a fault that was applied to one."""
 
     time_ms: int
     passage: Passage
@@ -46,13 +46,13 @@ class WireEvent:
     version: int
     correlation_id: int
     fields: Fields = field(default_factory=dict)
-    """What matters of the message."""
+    """The fields of the message that are shown."""
     errors: tuple[str, ...] = ()
-    """Names of the error codes in an answer."""
+    """The names of the error codes in a response."""
     elapsed_ms: float | None = None
-    """Of an answer: since its request."""
+    """The time from the request to its response; ``None`` for other events."""
     server: str | None = None
-    """Which broker was asked, where that was told to the trace."""
+    """The name of the broker, if the ``WireTrace`` was given one."""
 
     def as_dict(self) -> dict[str, Any]:
         told = {
@@ -72,14 +72,14 @@ class WireEvent:
 
     @property
     def text(self) -> str:
-        """API, version, what matters, errors: one line without time and connection."""
+        """The event as one line with API, version, shown fields and errors, without time and connection."""
         words = [f"{self.api} v{self.version}", text_of(self.fields), *self.errors]
         return " ".join(word for word in words if word)
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A request without an answer yet."""
+    """A request without a response yet."""
 
     api: Api | None
     name: str
@@ -89,10 +89,10 @@ class _Pending:
 
 
 class WireTrace:
-    """A ``WireObserver`` that calls ``tell`` with each event, on the thread of the wire.
+    """A ``WireObserver`` that calls ``tell`` with each event, on the thread of the connections.
 
-    ``server`` is the name of the broker behind the wire. ``names`` are topics by their ids, as answers to Metadata have
-    named them; traces of several brokers share them. ``clock`` gives seconds since 1970.
+    ``server`` is the name of the broker. ``names`` are the topic names by topic id, filled from responses to Metadata;
+    the traces of several brokers can share them. ``clock`` returns seconds since 1970.
     """
 
     def __init__(
