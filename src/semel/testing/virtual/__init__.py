@@ -1,4 +1,4 @@
-"""Virtual machines: time, disk, network and threads as a simulation has them.
+"""Simulated machines: virtual time, disk, network and worker threads.
 
-Open ``host.py`` first: one machine, and the ways in which it goes down. ``loop.py`` is asyncio with virtual time.
+Open ``host.py`` first: one machine, and the ways in which it fails. ``loop.py`` is an asyncio loop with virtual time.
 """

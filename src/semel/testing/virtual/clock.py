@@ -1,6 +1,6 @@
-"""Clocks for tests: one that follows a virtual loop, and one that is moved by hand.
+"""Clocks for tests: one that follows a virtual loop, and one that a test advances by hand.
 
-Both begin at ``START_MS``, a fixed date, so that a run says the same thing today and in a year.
+Both begin at ``START_MS``, a fixed date, so that the output of a run does not depend on the date of the run.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ START_MS: Final = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 class VirtualClock:
     """The wall clock and the monotonic clock of one simulated machine.
 
-    ``skew_ms`` is how far this machine's wall clock is off; changing it, or ``advance``, is what NTP or an operator
-    does to it. The monotonic clock follows the loop and never notices.
+    ``skew_ms`` is the error of this machine's wall clock. Changing it, or calling ``advance``, simulates a change that
+    NTP or an operator makes. The monotonic clock follows the loop and is not affected.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, skew_ms: int = 0) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class SimulatedCrash(BaseException):
-    """Raised from the disk operation in which the process dies, and from every one that it tries afterwards.
+    """Raised from the disk operation in which the process dies, and from every disk operation after it.
 
-    Not an ``Exception``: what is written to survive errors must not survive this one.
+    Not an ``Exception``: code that handles errors and continues must not continue after this one.
     """

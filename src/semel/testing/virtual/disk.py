@@ -1,11 +1,11 @@
-"""A disk in memory that forgets what was not synced, tears the last write and fails on demand.
+"""A disk in memory that can lose data that was not synced, write only a part of the last write, and fail on demand.
 
-It keeps the contract of ``semel.log.disk``, to the letter and no further: ``write`` survives ``kill``, only ``sync``
-survives ``crash``, and a name survives ``crash`` only after ``sync_directory``. Without faults and crashes it is simply
-a fast disk for tests.
+It keeps the contract of ``semel.log.disk`` and promises no more than it: written data survives ``kill``, only synced
+data is sure to survive ``crash``, and a file's name is sure to survive ``crash`` only after ``sync_directory``. Without
+faults and crashes it is a fast disk for tests.
 
-When the process dies, by ``kill``, ``crash`` or within an operation (``crash_after``), the files it had open are of no
-use to it any more: whatever it tries, it meets ``SimulatedCrash``.
+When the process dies, by ``kill``, ``crash`` or within an operation (``crash_after``), the files that it had open
+cannot be used any more: every operation on them raises ``SimulatedCrash``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def _one_at_a_time(method: Callable[Concatenate[VirtualDisk, P], T]) -> Callable[Concatenate[VirtualDisk, P], T]:
-    """Under a broker with real threads, one writes while another one syncs."""
+    """Run the method under the disk's lock: a broker with real threads writes in one and syncs in another."""
 
     @functools.wraps(method)
     def alone(disk: VirtualDisk, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -43,7 +43,7 @@ def _one_at_a_time(method: Callable[Concatenate[VirtualDisk, P], T]) -> Callable
 
 
 class VirtualFile:
-    """An open file. It lives no longer than the process that opened it."""
+    """An open file. It cannot be used after the process that opened it has died."""
 
     __slots__ = ("_disk", "_file", "_life", "path")
 
@@ -114,9 +114,10 @@ class VirtualDisk:
         name: str = "disk",
     ) -> None:
         self.capacity_bytes = capacity_bytes
-        """May be changed at any time; ``None`` is no limit. A write that does not fit fails after what did fit."""
+        """The size of the disk; ``None`` is no limit. May be changed at any time. A write that does not fit writes the
+        part that fits, and fails."""
         self.descriptors_max: int | None = None
-        """May be changed at any time; ``None`` is no limit. With so many files open, none can be opened."""
+        """How many files can be open at once; ``None`` is no limit. May be changed at any time."""
         self.statistics = DiskStatistics()
         self._name = name
         self._random = random or Random(0)
@@ -272,17 +273,17 @@ class VirtualDisk:
         lock = self._locks[id(node)] = VirtualLock(self, node)
         return lock
 
-    # -- death --------------------------------------------------------------------------------------------------------
+    # -- crashes ------------------------------------------------------------------------------------------------------
 
     @_one_at_a_time
     def kill(self) -> None:
-        """The process died, as by ``kill -9``: what it wrote stays, its files are closed and its locks released."""
+        """Simulate ``kill -9`` of the process: its writes are kept, its files are closed and its locks released."""
         self._record("kill")
         self._begin_new_life()
 
     @_one_at_a_time
     def crash(self, unsynced: Unsynced = Unsynced.ANY) -> None:
-        """The power was cut and is back: what was synced is there, and of the rest whatever chance left."""
+        """Simulate a power cut and a reboot: synced data is kept; of unsynced data, what ``unsynced`` says is kept."""
         self._record("crash")
         self._folders.power_cut(self._random, unsynced)
         self._boots += 1
@@ -291,18 +292,18 @@ class VirtualDisk:
     def crash_after(self, changes: int, then: Callable[[], None] | None = None) -> None:
         """Let the process die in its n-th changing operation from now; 1 is the next one.
 
-        That operation raises ``SimulatedCrash``, with nothing or a part of it done, after calling ``then``; so do all
-        that follow, until ``kill`` or ``crash`` says what it was that happened.
+        That operation is done in part or not at all, calls ``then``, and raises ``SimulatedCrash``. So do all later
+        operations, until ``kill`` or ``crash`` is called, which decides what the disk has kept.
         """
         self._faults.crash_after(changes, then)
 
     def halt(self) -> None:
-        """From now on every operation raises ``SimulatedCrash``, until ``kill`` or ``crash``."""
+        """Let every operation raise ``SimulatedCrash`` from now on, until ``kill`` or ``crash`` is called."""
         self._halted = True
 
     @_one_at_a_time
     def copy(self, random: Random | None = None) -> VirtualDisk:
-        """Another disk in the same state, with the same unsynced changes, no files open and no faults to come."""
+        """Return another disk in the same state, with the same unsynced changes, no open files and no armed faults."""
         other = VirtualDisk(random, capacity_bytes=self.capacity_bytes, trace=self._trace, name=self._name)
         other._folders = self._folders.copy()
         other._boots = self._boots
@@ -317,10 +318,10 @@ class VirtualDisk:
         self._faults.faults.append(fault)
 
     def repair(self) -> None:
-        """No faults any more. What they destroyed stays destroyed."""
+        """Remove all faults. Data that they have destroyed is not restored."""
         self._faults = DiskFaults()
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- private ------------------------------------------------------------------------------------------------------
 
     @_one_at_a_time
     def _read(self, file: CachedFile, path: str, position: int, size: int) -> bytes:
@@ -384,7 +385,10 @@ class VirtualDisk:
     def _changing(
         self, operation: Operation, path: str, more: str = "", on_failure: Callable[[], None] | None = None
     ) -> None:
-        """Every operation that changes something comes through here, before it does."""
+        """Count and record an operation before it changes the disk, and raise the fault or crash that is due, if any.
+
+        ``on_failure`` is called before a fault or crash is raised, to do a part of the operation.
+        """
         self._alive(path)
         self.statistics.changes += 1
         if self._trace is not None:

@@ -1,7 +1,7 @@
 """The faults of a virtual disk: which operations fail, and when.
 
-Faults are asked for: an error for the operations and paths that match, or the death of the process in the n-th
-operation from now. Which one is next is decided here; what it does to the files is decided in ``disk``.
+A test arms a fault: an error for the operations and paths that match, or the death of the process in the n-th changing
+operation from now. This module decides which operation fails; ``disk`` decides the effect on the files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from semel.testing.virtual.crash import SimulatedCrash
 
 
 class Operation(Enum):
-    OPEN = "open"  # a file or a folder, whatever for: where no descriptors are left
+    OPEN = "open"  # Opening a file or a folder for any purpose: it fails when no descriptors are left.
     READ = "read"
     WRITE = "write"
     TRUNCATE = "truncate"
@@ -32,11 +32,11 @@ class Operation(Enum):
 
 @dataclass(slots=True)
 class DiskFault:
-    """An error that matching operations meet: the next ``times`` of them after ``skip``, or all with ``times=None``."""
+    """An error for matching operations: after ``skip`` of them the next ``times``, or all with ``times=None``."""
 
     operation: Operation
     path: str = "*"
-    """A pattern as for a shell, matched against the whole path: ``*.log``."""
+    """A shell pattern that the whole path must match: ``*.log``."""
     error: int = errno.EIO
     times: int | None = 1
     skip: int = 0
@@ -57,7 +57,7 @@ class DiskFault:
 
 @dataclass(slots=True)
 class DiskStatistics:
-    """What was asked of the disk so far. A group of buffers written together is one write."""
+    """Counts of the disk's operations so far. A group of buffers written together is one write."""
 
     reads: int = 0
     writes: int = 0
@@ -67,7 +67,7 @@ class DiskStatistics:
     open_files: int = 0
     open_files_max: int = 0
     changes: int = 0
-    """Every operation but reads: the points at which ``crash_after`` can strike."""
+    """The number of operations that change the disk: those in which ``crash_after`` can let the process die."""
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class DiskFaults:
         self._then = then
 
     def dies_now(self) -> bool:
-        """Count one changing operation; True if the process dies in it."""
+        """Count one changing operation. Return whether the process dies in it."""
         if self._changes_left is None:
             return False
         self._changes_left -= 1

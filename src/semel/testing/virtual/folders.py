@@ -1,8 +1,8 @@
-"""The names on a virtual disk: what programs see, what a power cut leaves, and the changes in between.
+"""The directory tree of a virtual disk: the names that programs see, the durable names, and the pending changes.
 
 A change of names (create, remove, rename) is atomic, and is pending until a folder that it touches is synced. A power
-cut keeps or undoes each pending change, with one law: a change is kept only if those before it on the same names are
-kept, and the folder it happens in. File systems with an ordered journal promise more; POSIX does not.
+cut keeps or undoes each pending change, with one law: a change is kept only if its folder is kept, and all earlier
+changes of the same names. File systems with an ordered journal promise more; POSIX does not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Node: TypeAlias = CachedFile | Folder
 
 
 class Entry(NamedTuple):
-    """In this folder, this name now leads to this node, or to nothing."""
+    """One name in one folder, and the node that it now refers to; ``None`` if the name was removed."""
 
     folder: Folder
     name: str
@@ -39,14 +39,14 @@ Change: TypeAlias = tuple[Entry, ...]
 
 
 class Folders:
-    """A tree of folders and files, with the changes to it that no sync has made durable."""
+    """A tree of folders and files, with the pending changes that no sync has made durable yet."""
 
     def __init__(self) -> None:
         self.root = Folder()
         self._pending: list[Change] = []
 
     def find(self, path: str) -> Node | None:
-        """The node at a path, or ``None``. A file in the place of a folder is ``NotADirectoryError``."""
+        """Return the node at a path, or ``None``. Raises ``NotADirectoryError`` if a parent of the path is a file."""
         node: Node | None = self.root
         for name in _parts(path):
             if not isinstance(node, Folder):
@@ -65,7 +65,7 @@ class Folders:
         return node
 
     def place(self, path: str) -> tuple[Folder, str]:
-        """The folder that a path lies in, which must exist, and its name there."""
+        """Return the folder that contains the path, and the path's name in it. The folder must exist."""
         parts = _parts(path)
         if not parts:
             raise _error(errno.EINVAL, path)
@@ -76,7 +76,7 @@ class Folders:
         self._pending.append(change)
 
     def sync(self, folder: Folder) -> None:
-        """Make the pending changes of one folder durable, and what they rest on."""
+        """Make the pending changes of one folder durable, and earlier pending changes of the same names."""
         needed: set[tuple[int, str]] = set()
         chosen: list[Change] = []
         for change in reversed(self._pending):
@@ -94,7 +94,7 @@ class Folders:
         self._pending.clear()
 
     def fail_to_sync(self, random: Random) -> None:
-        """Nothing is known of the pending changes, and no later sync will tell: some are durable, the others never."""
+        """Simulate a failed sync: some random pending changes are durable, and no later sync writes the others."""
         self._settle(random, Unsynced.ANY)
 
     def power_cut(self, random: Random, unsynced: Unsynced) -> None:
@@ -105,14 +105,14 @@ class Folders:
             file.power_cut(random, unsynced)
 
     def files(self) -> Iterator[CachedFile]:
-        """Every file that has a name, in a fixed order."""
+        """Return every file that has a name, in a fixed order."""
         for folder in self._folders(durable=False):
             for _, node in sorted(folder.names.items()):
                 if isinstance(node, CachedFile):
                     yield node
 
     def copy(self) -> Folders:
-        """The same tree of other nodes, in the same state: what was pending still is."""
+        """Return a deep copy of the tree with the same pending changes."""
         copies: dict[int, Node] = {}
 
         def copied(node: Node) -> Node:
@@ -172,7 +172,7 @@ def _apply(change: Change, *, durable: bool) -> None:
 
 
 def _names(change: Change) -> Iterator[tuple[int, str]]:
-    # Identities are compared, never ordered: the trace does not depend on them.
+    # The ids of objects are compared for equality, never ordered, so that the trace does not depend on them.
     return ((id(entry.folder), entry.name) for entry in change)
 
 

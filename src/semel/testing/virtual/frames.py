@@ -1,7 +1,7 @@
-"""Faults at the level of messages: an interceptor sees every whole frame, as a faulty proxy would.
+"""Faults for single requests and responses: an interceptor receives every complete frame, as a faulty proxy would.
 
-A frame is a four-byte big-endian length and so many bytes, which is how Kafka's protocol frames its requests and
-responses. A stream that breaks this framing passes unseen from there on.
+A frame is a four-byte big-endian length and that number of bytes, as Kafka's protocol frames its requests and
+responses. From the point where a stream breaks this framing, its bytes are passed on without the interceptor.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ class Frame:
     connection: int
     to_server: bool
     payload: bytes
-    """Without the length."""
+    """The frame's bytes without the length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a frame: how many copies of it go on, how much later, and whether the connection survives it.
+    """An interceptor's decision about a frame: how many copies are delivered, after what delay, and whether the
+    connection is reset.
 
-    A delayed frame delays what comes after it on its connection, and arrives even if its sender has hung up meanwhile.
-    With ``sender_loses`` its sender loses the connection at once; the receiver learns nothing of that.
+    A delayed frame delays all later bytes on its connection, and is delivered even if its sender has closed the
+    connection meanwhile. With ``sender_loses`` the sender loses the connection at once; the receiver does not notice.
     """
 
     copies: int = 1
@@ -39,7 +40,7 @@ DELIVER: Final = Verdict()
 DROP: Final = Verdict(copies=0)
 REPEAT: Final = Verdict(copies=2)
 RESET: Final = Verdict(copies=0, reset=True)
-"""The frame is lost and its connection with it: all that TCP can do to a single message."""
+"""The frame is lost and its connection is reset. With TCP a single message can be lost in no other way."""
 
 Interceptor: TypeAlias = Callable[[Frame], Verdict]
 
@@ -48,14 +49,14 @@ _SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 class FrameSplitter:
-    """Cuts one direction of a connection into frames, however the bytes were written."""
+    """Splits the bytes of one direction of a connection into frames, independent of how they were written."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self.framed = True
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Whole frames, each with its length in front; once ``framed`` is False, whatever comes as it comes."""
+        """Return the complete frames, each with its length; once ``framed`` is False, the bytes as they come."""
         self._buffer += data
         while self.framed and len(self._buffer) >= _LENGTH_BYTES:
             size = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big", signed=True)
@@ -71,7 +72,7 @@ class FrameSplitter:
             yield self.rest()
 
     def rest(self) -> bytes:
-        """What was written since the last whole frame: it goes out when the connection ends."""
+        """Return the bytes after the last complete frame, which are sent when the connection ends, and forget them."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         return rest

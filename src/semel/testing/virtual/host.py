@@ -1,12 +1,12 @@
-"""One machine of a simulation: its network, disk, clock and process, and the ways in which it goes down.
+"""One machine of a simulation: its network, disk, clock and process, and the ways in which it fails.
 
     RUNNING --pause--> PAUSED --resume--> RUNNING
     RUNNING or PAUSED --kill--> DEAD       the process dies; what it wrote is still there
     RUNNING or PAUSED --cut_power--> DEAD  the machine dies; what it synced is still there
     DEAD --start--> RUNNING                a new process on the same disk
 
-Any other transition changes nothing, so that faults may be thrown at a host without asking how it is. After its death
-nothing of a process runs, and nothing that it left on the stack can write, sync or send.
+Any other transition changes nothing, so that a fault can be injected without checking the host's state. After the death
+of a process none of its callbacks run, and code of it that is still on the stack cannot write, sync or send.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class VirtualHost:
         return self._process.state is not ProcessState.DEAD
 
     def worker(self, *, brief_at_once: bool = False) -> VirtualWorker:
-        """A worker for the process: it dies with it, since its timers are the process's own."""
+        """Return a new worker for the host's process. It stops when the process dies, because it uses its timers."""
         worker = VirtualWorker(self._loop, Random(self._random.getrandbits(64)), brief_at_once=brief_at_once)
         self._workers.append(worker)
         return worker
 
     def hang_workers(self, hang: bool = True) -> None:
-        """Let the work of the process's workers hang, as syncs of a disk that does not answer; or go on."""
+        """Let the work of the process's workers hang, like syncs of a disk that does not respond, or continue."""
         for worker in self._workers:
             worker.hangs = hang
 
     def start(self, main: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """Run ``main`` in the host's process, in a new one if the last one died.
+        """Run ``main`` in the host's process, or in a new process if the last one died.
 
-        The task of a process that is killed never ends: do not wait for it.
+        The task of a killed process never ends: do not wait for it.
         """
         if not self.alive:
             self._trace.record(f"start {self.name}")
@@ -71,7 +71,7 @@ class VirtualHost:
         return self._loop.start(self._process, main, name=name or self.name)
 
     def pause(self) -> None:
-        """The process stops, as by SIGSTOP: no timer fires, and nothing reaches or leaves it."""
+        """Stop the process as with SIGSTOP: none of its timers fire, and it neither receives nor sends anything."""
         if self._process.state is ProcessState.RUNNING:
             self._loop.pause(self._process)
             self._cables.pause(self.name)
@@ -82,15 +82,15 @@ class VirtualHost:
             self._cables.resume(self.name)
 
     def kill(self) -> None:
-        """``kill -9``: the process is gone at once, and its peers lose their connections."""
+        """Simulate ``kill -9``: the process dies at once, and its peers' connections are closed."""
         self._die(power_cut=False)
 
     def cut_power(self) -> None:
-        """The machine is gone at once: no peer is told, and what was not synced may be lost."""
+        """Cut the power of the machine: its peers are not notified, and data that was not synced may be lost."""
         self._die(power_cut=True)
 
     def kill_in_disk_operation(self, changes: int) -> None:
-        """``kill`` in the middle of the n-th change to the disk from now."""
+        """Call ``kill`` in the middle of the n-th operation from now that changes the disk."""
         self.disk.crash_after(changes, then=self.kill)
 
     def cut_power_in_disk_operation(self, changes: int) -> None:

@@ -1,6 +1,6 @@
-"""Latencies: distributions that are drawn from a given ``Random``.
+"""Distributions of latencies, for the links and workers of a simulation.
 
-A ``Latency`` is a function from randomness to milliseconds, never negative. Links and workers are given one each.
+A ``Latency`` is a function that draws a number of milliseconds, never negative, from a ``Random``.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def uniform_ms(low_ms: float, high_ms: float) -> Latency:
 
 
 def mostly(usual: Latency, rare: Latency, *, rare_probability: float) -> Latency:
-    """Usually the one, now and then the other: a link with hiccups, a disk that stalls."""
+    """Return a latency that is usually drawn from ``usual`` and sometimes from ``rare``, as for a disk that stalls."""
     return lambda random: (rare if random.random() < rare_probability else usual)(random)

@@ -1,17 +1,17 @@
-"""A real asyncio loop in which time is a number.
+"""An asyncio event loop with virtual time.
 
-When something is ready it runs, and no time passes. When nothing is ready, time jumps to the next timer. When there is
-no timer either, nothing can ever happen again, and the run ends with a list of who is waiting. So a day of timeouts
-takes milliseconds, and the order of events depends on nothing but the code and its seed:
+When callbacks are ready they run, and no time passes. When none is ready, time jumps to the next timer. When there is
+no timer either, nothing can ever happen again: this is a deadlock, and the run ends with an error that lists the
+pending tasks. So a day of timeouts takes milliseconds, and the order of events depends only on the code and its seed:
 
 - timers that are due at the same instant fire in the order in which they were set;
-- tasks are named and hashed by their number within the loop, so even a set of tasks has one order;
-- what would bring the outside world in (sockets, threads, subprocesses, signals) is refused.
+- tasks are named and hashed by their number within the loop, so that even a set of tasks has one order;
+- operations that depend on the outside world (sockets, threads, subprocesses, signals) raise an error.
 
 An exception that reaches the loop, which asyncio would only log, fails the run.
 
-All code that schedules something belongs to a ``Process`` (inherited through contextvars, as asyncio does it), and a
-process can be paused, or killed: from then on nothing of it runs, no ``finally`` and no timer, as after ``kill -9``.
+All code that schedules something belongs to a ``Process`` (inherited through contextvars, like asyncio's context). A
+process can be paused or killed. Nothing of a killed process runs, no ``finally`` and no timer, as after ``kill -9``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ProcessState(Enum):
 
 
 class Process:
-    """The owner of callbacks and tasks: the simulated counterpart of a process of the operating system."""
+    """A simulated process: the owner of callbacks and tasks."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -59,13 +59,13 @@ class Process:
 
 
 _JUMP_S_MAX: Final = 86_400.0
-_CANCELLED_TIMERS_MAX: Final = 50  # As many are kept in the heap before they are looked for.
+_CANCELLED_TIMERS_MAX: Final = 50  # More than these are removed from the heap.
 
 _process: Final[contextvars.ContextVar[Process | None]] = contextvars.ContextVar("process", default=None)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    # Of asyncio.BaseEventLoop, which the type stubs leave out.
+    # Attributes of asyncio.BaseEventLoop that the type stubs do not have.
     _ready: deque[asyncio.Handle]
     _stopping: bool
     _clock_resolution: float
@@ -77,7 +77,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._steps = 0
         self._duration_s_max = duration_s_max
         self._steps_max = steps_max
-        self._timers: list[tuple[float, int, _Timer]] = []  # A heap. Tuples are compared without a call of Python.
+        self._timers: list[tuple[float, int, _Timer]] = []  # A heap. Comparing tuples calls no Python code.
         self._thread = threading.get_ident()
         self._numbers = itertools.count(1)
         self._tasks: weakref.WeakValueDictionary[int, _Task] = weakref.WeakValueDictionary()
@@ -87,7 +87,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._winding_down = False
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run ``main`` to its end, cancel what is left, oldest first, and close the loop."""
+        """Run ``main`` to its end, cancel the tasks that are left, oldest first, and close the loop."""
         try:
             result = self.run_until_complete(main)
             self._raise_unhandled()
@@ -101,20 +101,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     @property
     def steps(self) -> int:
-        """How many times around the loop it went so far."""
+        """The number of turns of the loop so far."""
         return self._steps
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
     def start(self, process: Process, main: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """A task that belongs to ``process``, as will everything that it starts in turn."""
+        """Start a task that belongs to ``process``, as will all tasks and timers that it starts itself."""
         context = contextvars.copy_context()
         context.run(_process.set, process)
         task: asyncio.Task[T] = self.create_task(main, name=name, context=context)
         return task
 
     def pause(self, process: Process) -> None:
-        """Hold back whatever the process has scheduled; timers that come due meanwhile fire on ``resume``."""
+        """Stop running the callbacks and timers of the process; timers that become due meanwhile fire on ``resume``."""
         if process.state is not ProcessState.RUNNING:
             raise ValueError(f"process {process.name} cannot be paused: it is {process.state.value}")
         process.state = ProcessState.PAUSED
@@ -136,8 +136,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process._held = []
 
     def kill(self, process: Process) -> None:
-        """From now on nothing of the process runs, except what is on the stack at this moment."""
-        # Kept until the run ends: were they collected now, their `finally` blocks would run after death.
+        """Kill the process: nothing of it runs from now on, except the code that is on the stack at this moment."""
+        # References are kept until the run ends: if the tasks were collected now, their `finally` blocks would run.
         self._abandoned += [task for task in self._pending_tasks() if task.process is process]
         for handle in process._held + self._taken_from_queues(process):
             handle.cancel()
@@ -150,7 +150,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for index, handle in enumerate(tuple(self._ready)):
             if _owner(handle) is process:
                 ready.append(handle)
-                # asyncio counts what is ready before it runs it, so the place in the queue must stay filled.
+                # _run_once counts the ready callbacks before it runs them, so the queue must not become shorter.
                 self._ready[index] = self._nothing()
         taken = sorted(entry for entry in self._timers if _owner(entry[2]) is process and not entry[2].cancelled())
         if taken:
@@ -166,7 +166,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         handle.cancel()
         return handle
 
-    # -- what asyncio calls -------------------------------------------------------------------------------------------
+    # -- asyncio's interface ------------------------------------------------------------------------------------------
 
     def call_soon(
         self, callback: Callable[[*Arguments], object], *args: *Arguments, context: contextvars.Context | None = None
@@ -229,7 +229,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._unhandled.append(error)
 
     def _run_once(self) -> None:
-        """One turn of the loop: what is ready runs. When nothing is, time jumps to the next timer first."""
+        """Run one turn of the loop: the ready callbacks. If none is ready, time jumps to the next timer first."""
         self._raise_unhandled()
         self._steps += 1
         if self._steps > self._steps_max:
@@ -247,7 +247,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             timer = heapq.heappop(timers)[2]
             timer._scheduled = False
             ready.append(timer)
-        for _ in range(len(ready)):  # What these make ready runs in the next turn.
+        for _ in range(len(ready)):  # Callbacks that these schedule run in the next turn.
             handle = ready.popleft()
             if not handle._cancelled:
                 handle._run()
@@ -301,20 +301,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._interrupted.clear()
         abandoned, self._abandoned = self._abandoned, []
         for task in abandoned:
-            # Its next step may have been dropped with the process, so it cannot be cancelled; it can be closed.
+            # The task cannot be cancelled, because its next step may have been dropped with the process. Its coroutine
+            # can be closed.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             with contextlib.suppress(BaseException):
                 task.get_coro().close()
         tasks = [task for task in self._pending_tasks() if task not in abandoned]
         for task in tasks:
             task.cancel()
-        # A task that neither ends nor waits for anything must not hide why the run ended.
+        # A task that does not end when it is cancelled must not hide the error with which the run ended.
         with contextlib.suppress(DeadlockError, LivelockError):
             if tasks:
                 self.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             self.run_until_complete(self.shutdown_asyncgens())
 
-    # -- what a simulation has no use for -----------------------------------------------------------------------------
+    # -- operations that a simulation does not have -------------------------------------------------------------------
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
@@ -332,11 +333,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer with a number: of those due at one instant, the first to be set fires first."""
+    """A timer with a number: timers that are due at the same instant fire in the order in which they were set."""
 
     __slots__ = ("number",)
     number: int
-    # Of asyncio.TimerHandle, which the type stubs leave out.
+    # Attributes of asyncio.TimerHandle that the type stubs do not have.
     _when: float
     _cancelled: bool
     _scheduled: bool
@@ -360,7 +361,7 @@ def _owner(handle: asyncio.Handle) -> Process | None:
 
 
 def _describe(task: asyncio.Task[Any]) -> str:
-    """The task's name and the innermost line at which it is suspended."""
+    """Return the task's name and the innermost line at which it is suspended."""
     place = "not started"
     awaited: Any = task.get_coro()
     while awaited is not None:

@@ -1,7 +1,8 @@
 """The links between the hosts of a virtual network: latency, loss of connections, and partitions.
 
-A link is a pair of host names, without direction. Its qualities decide what happens to the connections over it; a
-partition, or the pause of a host, holds everything back until it is over. A partition may be of one direction only.
+A link is between two hosts, without direction. Its properties decide what happens to the connections over it. While
+there is a partition, or a host is paused, nothing is delivered between the hosts. A partition may have one direction
+only.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from semel.testing.virtual.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The qualities of a link. Probabilities are per write: TCP loses no single message, it loses connections."""
+    """The properties of a link. Probabilities are per write: TCP never loses a single message, only connections."""
 
     latency: Latency = uniform_ms(0.05, 1.0)  # noqa: RUF009 - an immutable value
     reset_probability: float = 0.0
-    """The connection dies soon, and both ends are told."""
+    """The probability that the connection is reset soon after the write; both ends notice it."""
     stall_probability: float = 0.0
-    """From here on nothing arrives; the sender is told only when it gives up."""
+    """The probability that nothing arrives from this write on; the sender notices only when it gives up."""
     refuses: bool = False
     """New connections are refused."""
 
@@ -35,7 +36,7 @@ class Medium:
         self.loop = loop
         self.random = random
         self.give_up_ms = give_up_ms
-        # The network belongs to no process: what is on its way must not die or pause with the one who sent it.
+        # The network belongs to no process: bytes in flight are delivered even if their sender is killed or paused.
         self.context = contextvars.Context()
         self.default_link = link
         self.links: dict[frozenset[str], Link] = {}
@@ -51,7 +52,7 @@ class Medium:
         return self.link(one, other).latency(self.random) / 1000
 
     def blocked(self, one: str, other: str) -> bool:
-        """Whether nothing gets from the one to the other now."""
+        """Whether a partition or a pause now blocks all bytes from the one host to the other."""
         if self.paused and (one in self.paused or other in self.paused):
             return True
         if self.one_way and (one, other) in self.one_way:

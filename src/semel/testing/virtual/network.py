@@ -1,11 +1,11 @@
 """A network in memory, with the faults of a real one.
 
-Hosts have names, and every pair of hosts has a link. On each connection bytes stay in order, and arrive late and in
-pieces. There are no faults but those that were asked for: ``partition``, ``pause``, ``reset`` and ``kill`` act at once,
-a ``Link`` says what happens by chance, and an ``interceptor`` decides about every single message.
+Hosts have names, and every pair of hosts has a link. On each connection bytes arrive in order, late, and in pieces.
+Faults happen only if a test injects them: ``partition``, ``pause``, ``reset`` and ``kill`` act at once, a ``Link`` has
+the probabilities of random faults, and an ``interceptor`` decides about every single message.
 
-``VirtualNetwork`` is also a ``semel.net.network.Network`` itself, seen from a host called ``localhost``;
-``host(name)`` is the same network seen from another one.
+``VirtualNetwork`` is itself the ``semel.net.network.Network`` of a host called ``localhost``; ``host(name)`` returns
+that of another host.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class VirtualListener:
 
 
 class HostNetwork:
-    """The network as one host sees it: what it listens on is its own, what it connects to is found by name."""
+    """The network of one host: it listens on the host's own ports, and connects to other hosts by name."""
 
     def __init__(self, network: VirtualNetwork, name: str) -> None:
         self._network = network
@@ -62,7 +62,7 @@ class HostNetwork:
 
 
 class VirtualNetwork:
-    """All hosts and connections. ``give_up_ms`` is how long a sender waits for an answer before TCP gives up."""
+    """All hosts and connections. ``give_up_ms`` is how long TCP waits for an acknowledgement before it gives up."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class VirtualNetwork:
         trace: Trace | None = None,
     ) -> None:
         self.interceptor: Interceptor | None = None
-        """Sees every frame of the connections that are made from now on. One at a time."""
+        """Decides about every frame of the connections that are opened after it was set. There is at most one."""
         self._medium = Medium(loop, random, link=link, give_up_ms=give_up_ms, trace=trace)
         self._listeners: dict[tuple[str, int], VirtualListener] = {}
         self._connections: dict[int, Connection] = {}
@@ -99,12 +99,12 @@ class VirtualNetwork:
         self._medium.links[frozenset((one, other))] = link
 
     def partition(self, host: str, *others: str) -> None:
-        """Nothing passes between the host and each of the others; TCP keeps trying until ``heal``, or gives up."""
+        """Block all bytes between the host and each of the others. TCP retries until ``heal`` or until it gives up."""
         self._medium.record(f"partition {host} | {' '.join(others)}")
         self._medium.partitions.update(frozenset((host, other)) for other in others)
 
     def partition_one_way(self, source: str, *destinations: str) -> None:
-        """Nothing gets from the host to each of the others; what they send it arrives."""
+        """Block all bytes from the source to each of the destinations; bytes in the other direction arrive."""
         self._medium.record(f"partition {source} -> {' '.join(destinations)}")
         self._medium.one_way.update((source, destination) for destination in destinations)
 
@@ -120,7 +120,7 @@ class VirtualNetwork:
         self._unblocked()
 
     def pause(self, host: str) -> None:
-        """Nothing is delivered to or from the host until ``resume``."""
+        """Stop delivering to and from the host until ``resume``."""
         self._medium.record(f"pause {host}")
         self._medium.paused.add(host)
 
@@ -130,17 +130,17 @@ class VirtualNetwork:
         self._unblocked()
 
     def reset(self, one: str, other: str) -> None:
-        """Break every connection between the two; both ends are told."""
+        """Reset every connection between the two hosts; both ends notice it."""
         self._medium.record(f"reset {one} | {other}")
         for connection in tuple(self._connections.values()):
             if connection.joins(one, other):
                 connection.reset()
 
     def kill(self, host: str, *, silently: bool = False) -> None:
-        """The host's process is gone: its listeners and connections end, and nothing in it is called any more.
+        """End the listeners and connections of a host whose process has died; its protocols are not called any more.
 
-        Its peers lose their connections, as the kernel sees to after ``kill -9``. ``silently`` is a power cut: they
-        find out when they next write.
+        Its peers' connections are closed, as the kernel does after ``kill -9``. With ``silently``, for a power cut,
+        the peers notice it only when they next write.
         """
         self._medium.record(f"kill {host}")
         self._medium.paused.discard(host)
@@ -156,7 +156,7 @@ class VirtualNetwork:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- private ------------------------------------------------------------------------------------------------------
 
     def _listen(self, name: str, port: int, factory: ProtocolFactory) -> VirtualListener:
         address = (name, port or next(self._ports))
@@ -199,7 +199,7 @@ class VirtualNetwork:
         self._connections.pop(number, None)
 
     async def _cross(self, source: str, destination: str, deadline: float) -> None:
-        """The time that one packet of the handshake takes."""
+        """Wait for the time that one packet of the TCP handshake takes. Raises ``TimeoutError`` at the deadline."""
         await asyncio.sleep(self._medium.delay_s(source, destination))
         while self._medium.blocked(source, destination):
             healed = self._medium.loop.create_future()

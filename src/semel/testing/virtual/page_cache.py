@@ -1,9 +1,9 @@
-"""The content of one simulated file: what programs see, what a power cut leaves, and what lies between the two.
+"""The content of one simulated file: the content that programs see, the durable content, and the pending changes.
 
-Programs see ``content``. ``durable`` is what was synced. The changes since then are pending, and the kernel may have
-written any page of them back at any moment before the lights go out. So each page (4096 bytes) and the file's size has
-its own moment: it holds the changes made before that moment and none made after. A later write may thus survive without
-an earlier one, a hole reads as zeros, and the very last write may be torn at any byte.
+Programs see ``content``. ``durable`` is the content at the last sync. The changes since then are pending, and the
+kernel may have written any page of them back at any moment before a power cut. So after a power cut each page (4096
+bytes), and the file's size, has the changes up to a moment of its own, and none after it. A later write may therefore
+survive without an earlier one, a hole reads as zeros, and of the very last write any prefix may have survived.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ PAGE_BYTES: Final = 4096
 
 
 class Unsynced(Enum):
-    """What a power cut does with what was not synced."""
+    """What happens to changes that were not synced in a power cut."""
 
     LOST = "lost"
     KEPT = "kept"
     ANY = "any"
-    """Some of it, as chance will have it: for a quarter of the files all, for a quarter nothing."""
+    """A random part of the changes survives: for a quarter of the files all, for a quarter none."""
 
 
 class Change(NamedTuple):
-    """Bytes written at a position, or the file cut (or extended) to it."""
+    """A write of ``data`` at ``position``, or, if ``data`` is ``None``, a truncation or extension to that size."""
 
     position: int
     data: bytes | None
@@ -40,7 +40,7 @@ class Change(NamedTuple):
 
 
 class CachedFile:
-    """One file, whatever its name is, and while it is open even if it has none."""
+    """The content of one file, independent of its name. An open file that was removed has a content but no name."""
 
     __slots__ = ("content", "durable", "pending")
 
@@ -59,9 +59,10 @@ class CachedFile:
         self.pending.clear()
 
     def fail_to_sync(self, random: Random) -> None:
-        """What Linux does after a failed sync: the pages count as clean, and no later sync will write them.
+        """Simulate a failed sync as on Linux: the pages count as clean, and no later sync writes them.
 
-        Some of them may have been written. Programs go on seeing all of it, until the pages are evicted and read again.
+        Some of them may have been written. Programs still see all of them until the pages are evicted from the cache,
+        which happens at once here with a probability of one half.
         """
         self.durable = self._after_power_cut(random, Unsynced.ANY)
         self.pending.clear()
@@ -92,11 +93,11 @@ class CachedFile:
         return content
 
 
-_SIZE: Final = -1  # The file's size, among the numbers of its pages: it too is written back at a moment of its own.
+_SIZE: Final = -1  # A page number for the file's size, which is also written back at a moment of its own.
 
 
 def _written_back(durable: bytearray, changes: list[Change], random: Random) -> bytearray:
-    """``durable`` with, for every page, the changes that came before the moment at which it was written back."""
+    """Return ``durable`` with, for every page, the changes made before the random moment of its last write-back."""
     content = bytearray(durable)
     size = seen_size = len(durable)
     moments: dict[int, int] = {}
@@ -110,7 +111,7 @@ def _written_back(durable: bytearray, changes: list[Change], random: Random) -> 
         if data is None:
             seen_size = position
             if survives(number, _SIZE):
-                # What a file was cut back from never shows through again, whichever of its pages survive.
+                # Bytes that a truncation has removed never appear again, no matter which pages survive.
                 resize(content, position)
         else:
             if number == len(changes) - 1:

@@ -1,8 +1,8 @@
 """One direction of a connection: bytes arrive in order, late, and in other pieces than they were written.
 
-What was written and not yet sent waits here for room in the window, as behind a full socket buffer. What was sent is
-in flight, each piece with the time at which it arrives; what becomes due together arrives as one piece. The end of the
-stream travels the same way, behind the bytes.
+Bytes that were written and not sent yet wait here for room in the window, as in a full socket buffer. Bytes that were
+sent are in flight: each piece has an arrival time, and pieces that are due together arrive as one. The end of the
+stream is sent in the same way, after the bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from semel.testing.virtual.medium import Medium
 
 WINDOW_BYTES: Final = 64 * 1024
-"""How much may be sent and not yet read by the receiver."""
+"""How many bytes may be sent that the receiver has not read yet."""
 
 _CUTS: Final = (0, 0, 0, 1, 2)
 
@@ -28,7 +28,7 @@ class Ending(Enum):
 
 class Sender(Protocol):
     def drained(self) -> None:
-        """Some of what was unsent is sent."""
+        """Some of the unsent bytes have been sent."""
 
     def failed(self, error: OSError) -> None: ...
 
@@ -70,18 +70,19 @@ class Pipe:
         self._transmit()
 
     def consumed(self, size: int) -> None:
-        """The receiver has read so much: there is room for more."""
+        """Open the window by ``size`` bytes, which the receiver has read."""
         self._window_bytes += size
         if self._unsent and not self._blocked():
             self._transmit()
             self._sender.drained()
 
     def stall(self) -> None:
-        """Nothing arrives any more. The sender finds out when it gives up."""
+        """Deliver nothing any more. The sender notices it when it gives up."""
         self._stalled = True
 
     def cut(self, *, lossless: bool) -> None:
-        """The sender is gone, and what it had not sent with it; unless ``lossless``, the tail of what it sent too."""
+        """Drop the unsent bytes, because the sender is gone; unless ``lossless``, also a random tail of those in
+        flight."""
         self._unsent.clear()
         self.unsent_bytes = 0
         if not lossless:
@@ -89,7 +90,7 @@ class Pipe:
                 self._in_flight.pop()
 
     def unblocked(self) -> None:
-        """A partition healed or a host resumed: what waited is sent again."""
+        """Continue sending and delivering, after a partition was healed or a host resumed."""
         if self._blocked():
             return
         if self._giving_up is not None:
@@ -122,10 +123,10 @@ class Pipe:
     def _fly(self, item: bytes | Ending, not_before: float) -> None:
         medium = self._medium
         due = max(not_before, medium.loop.time() + medium.delay_s(self.source, self.destination))
-        self._in_flight.append((due, item))  # It waits for those before it, even if they are due later.
+        self._in_flight.append((due, item))  # It arrives after the pieces before it, even if they are due later.
 
     def _pieces(self, data: memoryview) -> list[bytes]:
-        """Usually whole, sometimes in two or three: every boundary is possible."""
+        """Return the data whole, as usual, or sometimes cut into two or three pieces at random positions."""
         random = self._medium.random
         cuts = random.choice(_CUTS) if len(data) > 1 else 0
         if not cuts:
@@ -173,7 +174,7 @@ class Pipe:
         self._giving_up = loop.call_later(self._medium.give_up_ms / 1000, self._give_up, context=self._medium.context)
 
     def _give_up(self) -> None:
-        if self.source in self._medium.paused:  # A paused process does not count the time either.
+        if self.source in self._medium.paused:  # The time in which the sender is paused does not count.
             self._give_up_later()
             return
         self._giving_up = None

@@ -1,7 +1,7 @@
-"""What happened in a simulation, in order: append-only, and comparable by one digest.
+"""The trace of a simulation: its events in order, with a digest by which two runs are compared.
 
 Two runs of one seed must give equal digests, also in another process with another PYTHONHASHSEED. So an event's text
-may hold names and numbers, never an ``id()``, a real time or the order of a set.
+may contain names and numbers, but never an ``id()``, a real time or anything that depends on the order of a set.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class Trace:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._events: list[tuple[float, str]] = []  # Few traces are read, and a run has thousands of events.
+        # Plain tuples, because they are faster to make: a run has thousands of events, and few traces are read.
+        self._events: list[tuple[float, str]] = []
 
     def record(self, text: str) -> None:
         self._events.append((self._now(), text))
@@ -43,7 +44,7 @@ class Trace:
         return "\n".join(str(Event(*event)) for event in self._events[max(0, len(self._events) - count) :])
 
     def digest(self) -> str:
-        """Equal for two runs exactly when every event had the same text at the same instant."""
+        """Return a digest that is equal for two runs if and only if they had the same events at the same times."""
         running = hashlib.sha256()
         for time_s, text in self._events:
             running.update(f"{time_s!r} {text}\n".encode())

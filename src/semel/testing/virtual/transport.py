@@ -1,8 +1,9 @@
 """The two ends of a simulated connection, as asyncio transports.
 
-They keep what asyncio promises of a TCP transport: ``connection_made`` first and ``connection_lost`` last, each once;
-nothing is delivered while reading is paused or after ``close``; ``close`` sends what was written, ``abort`` does not; a
-protocol is told to pause and resume writing at the water marks; a protocol that raises loses its connection.
+They keep the contract of asyncio's TCP transports: ``connection_made`` is called first and ``connection_lost`` last,
+each once; nothing is delivered while reading is paused or after ``close``; ``close`` sends the bytes that were written,
+``abort`` does not; ``pause_writing`` and ``resume_writing`` are called at the water marks; the connection of a protocol
+that raises is closed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class VirtualTransport(asyncio.Transport):
         self._writing_paused = False
         self._eof_written = False
         self._closing = False
-        self._gone = False  # The socket is closed; `connection_lost` was called or is about to be.
+        self._gone = False  # Whether the socket is closed: `connection_lost` was called or will be in the next turn.
         self.set_write_buffer_limits()
 
     # -- asyncio's interface ------------------------------------------------------------------------------------------
@@ -113,7 +114,7 @@ class VirtualTransport(asyncio.Transport):
         self._closing = True
         self._send_rest()
         if any(isinstance(item, bytes) for item in self._unread):
-            # As a kernel does when it has to throw away bytes that were not read.
+            # A kernel does the same when it has to drop bytes that were not read.
             self._outgoing.send(Ending.RESET)
         elif not self._eof_written:
             self._outgoing.send(Ending.EOF)
@@ -123,12 +124,12 @@ class VirtualTransport(asyncio.Transport):
     def abort(self) -> None:
         self._break_off(None)
 
-    # -- what the pipes call ------------------------------------------------------------------------------------------
+    # -- called by the pipes ------------------------------------------------------------------------------------------
 
     def arrived(self, data: bytes) -> None:
         self._medium.record(f"{self._receiving} {len(data)} bytes {self._from_peer}")
         if self._gone:
-            # This socket is closed: the kernel answers for it.
+            # This socket is closed: the kernel answers with a reset.
             self._outgoing.send(Ending.RESET)
             self._incoming.consumed(len(data))
             return
@@ -155,7 +156,7 @@ class VirtualTransport(asyncio.Transport):
             self._call(self._protocol.resume_writing)
 
     def failed(self, error: BaseException) -> None:
-        """The connection is dead, whatever this end wanted."""
+        """Close this end with an error, because the connection is broken."""
         if self._gone:
             self._connection.over_if_idle()
         else:
@@ -163,14 +164,14 @@ class VirtualTransport(asyncio.Transport):
             self._outgoing.cut(lossless=True)
             self._go(error)
 
-    # -- what the network calls ---------------------------------------------------------------------------------------
+    # -- called by the network ----------------------------------------------------------------------------------------
 
     def join(self, other: VirtualTransport) -> None:
         self._incoming = other._outgoing
         self._outgoing.join(self, other)
 
     def made(self, factory: Callable[[], asyncio.BaseProtocol], context: contextvars.Context) -> None:
-        """The connection exists: the protocol is created and told so, within its owner's context."""
+        """Create the protocol and call its ``connection_made``, within the context of its owner."""
         self._context = context
         if self._gone:
             return
@@ -180,7 +181,10 @@ class VirtualTransport(asyncio.Transport):
             self._read()
 
     def vanish(self, *, silently: bool) -> None:
-        """The process at this end died: nothing is called here any more. The peer learns of it, unless silently."""
+        """Close this end because its process has died: its protocol is not called any more.
+
+        The peer notices it, unless ``silently``.
+        """
         self._protocol = None
         if self._gone:
             return
@@ -202,7 +206,7 @@ class VirtualTransport(asyncio.Transport):
     def idle(self) -> bool:
         return self._gone and self._outgoing.empty
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- private ------------------------------------------------------------------------------------------------------
 
     def _send(self, data: bytes) -> None:
         if self._splitter is None:
@@ -248,7 +252,7 @@ class VirtualTransport(asyncio.Transport):
                 self._incoming.consumed(len(item))
 
     def _fill(self, protocol: asyncio.BufferedProtocol, data: bytes) -> None:
-        """Hand over as much as the protocol's buffer takes; the rest stays first in line."""
+        """Copy as much as fits into the protocol's buffer; the rest remains first in ``_unread``."""
         buffer = self._call(protocol.get_buffer, -1)
         if buffer is None:
             return
@@ -272,7 +276,7 @@ class VirtualTransport(asyncio.Transport):
         if self._gone:
             return
         self._closing = True
-        # What an interceptor let through is with the proxy: it arrives whatever becomes of the sender.
+        # An interceptor is like a proxy: frames that it has passed on arrive even if the sender is gone.
         self._outgoing.cut(lossless=self._splitter is not None)
         self._outgoing.send(self._medium.random.choice((Ending.EOF, Ending.RESET)))
         self._go(error)
@@ -302,7 +306,7 @@ class VirtualTransport(asyncio.Transport):
 
 
 class Connection:
-    """Two ends and what lies between them."""
+    """A simulated TCP connection with its two ends."""
 
     def __init__(
         self,
@@ -331,7 +335,7 @@ class Connection:
         return {self.client.host, self.server.host} == {one, other}
 
     def reset(self) -> None:
-        """Something in between breaks the connection: both ends are told at once."""
+        """Reset the connection, as a device between the hosts can do: both ends notice it at once."""
         for end in self.ends:
             end.failed(ConnectionResetError(f"connection {self.number} was reset in between"))
 

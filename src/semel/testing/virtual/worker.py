@@ -1,7 +1,7 @@
-"""The simulated worker: work runs at a later virtual time, in order, and ``done`` is called later again.
+"""The simulated worker thread: work runs at a later virtual time, in order, and ``done`` is called after more time.
 
-Between submission and work, and between work and ``done``, virtual time passes and other things happen, as they do
-around a real thread: so a test meets the write that slips in while a sync is on its way, and the crash between the two.
+Between submission and work, and between work and ``done``, virtual time passes and other callbacks run, as with a real
+thread. So a test covers a write that happens while a sync is running, and a crash between the two.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class VirtualWorker:
         self._timer: asyncio.TimerHandle | None = None
         self._ended = False
         self.hangs = False
-        """While it does, no work is done and none is lost, as on a thread whose sync does not return."""
+        """While it is true, no work is done and none is lost, as on a thread whose sync does not return."""
 
     def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False) -> None:
         if self._ended:
@@ -66,7 +66,7 @@ class VirtualWorker:
             self._begin()
 
     def stop(self) -> None:
-        """Do at once what was submitted, as a thread that is joined would; the loop is told on its next turns."""
+        """Do all submitted work at once, as when a thread is joined; ``done`` is called on later turns of the loop."""
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()
@@ -75,7 +75,7 @@ class VirtualWorker:
             self._finish(self._waiting.popleft()())
 
     def kill(self) -> None:
-        """The process is dead: no work that waits is done, and no callback is called for what was done."""
+        """Drop all waiting work, and call ``done`` for none of the finished work, because the process is dead."""
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()
@@ -94,7 +94,7 @@ class VirtualWorker:
             self._begin()
 
     def _finish(self, tell: Callable[[], None]) -> None:
-        # Through a queue, whichever timer fires first: a later result must not overtake.
+        # Through a queue, because timers can fire in another order: ``done`` must be called in the order of the work.
         self._finished.append(tell)
         self._loop.call_later(self._hop_ms(self._random) / 1000, self._tell)
 

@@ -1,7 +1,7 @@
-"""What the servers agree on: a log of transactions, the nodes that it makes, and the sessions that are alive.
+"""The state that ZooKeeper's servers agree on: a log of transactions, the resulting nodes, and the live sessions.
 
-A transaction is agreed upon when it reaches the leader; each server carries it out later, in the order of the log.
-Sessions expire by the leader's clock, which looks at them once in a tick: late, and never early.
+A transaction is agreed upon when it reaches the leader; each server applies it later, in the order of the log. Sessions
+expire by the leader's clock. It checks them once in a tick, so they can expire late, but never early.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ TICK_S: Final = 2.0
 class Transaction:
     zxid: int
     changes: tuple[tuple[str, Node | None], ...]
-    """Nodes as they are afterwards; ``None``: removed."""
+    """The changed nodes by path, as they are after the transaction; ``None`` for a removed node."""
 
 
 class Tree:
-    """Nodes by path."""
+    """ZooKeeper's nodes by path, and the zxid of the last transaction that was applied to them."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -52,7 +52,11 @@ class _Session:
 
 
 class Ensemble:
-    """The leader's view. ``agreed`` is called with every transaction. ``now_s`` is its clock; else the loop's."""
+    """The state of the ensemble's leader.
+
+    Each function in ``agreed`` is called with every transaction. ``now_s`` is the leader's clock; ``None`` for the
+    loop's.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, tick_s: float = TICK_S, now_s: Callable[[], float] | None = None
@@ -75,7 +79,7 @@ class Ensemble:
 
     @property
     def tree(self) -> Tree:
-        """What was agreed upon."""
+        """The nodes after all transactions that were agreed upon."""
         return self._tree
 
     def open_session(self, timeout_s: float) -> int:
@@ -91,13 +95,13 @@ class Ensemble:
             self._sessions[session_id].heard_s = self._now_s()
 
     def expire(self, session_id: int) -> None:
-        """End a session, by its own wish or for its silence: its ephemeral nodes are gone in one transaction."""
+        """End a session that was closed or has timed out: one transaction removes all its ephemeral nodes."""
         session = self._sessions.pop(session_id, None)
         if session is not None and session.ephemerals:
             self._agree([(path, None) for path in sorted(session.ephemerals)])
 
     def write(self, session_id: int, writes: Sequence[Write]) -> int:
-        """Agree on all of them or on none. Raises Refused."""
+        """Agree on all of the writes or on none of them. Return the zxid. Raises ``Refused``."""
         if session_id not in self._sessions:
             raise Refused("the session has expired")
         zxid = self._tree.zxid + 1

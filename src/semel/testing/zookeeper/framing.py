@@ -16,7 +16,7 @@ def framed(message: object) -> bytes:
 
 
 class ReceivedMessages:
-    """Puts messages together from what arrives."""
+    """Splits the received bytes into messages."""
 
     def __init__(self) -> None:
         self._received = b""

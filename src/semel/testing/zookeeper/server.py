@@ -1,8 +1,8 @@
-"""One server of the model: it carries out what was agreed upon a little later, and answers reads from what it has.
+"""One server of the model: it applies agreed transactions a little later, and answers reads from its own state.
 
-Requests of one connection are served in order, and a write is answered once this server has carried it out, so a
-session reads its own writes. A server that is cut off from the others answers reads from what it had, and keeps
-everything else waiting; the leader meanwhile hears nothing of its sessions.
+Requests of one connection are served in order, and a write is answered once this server has applied it, so that a
+session reads its own writes. A server that is cut off from the others answers reads from its old state, and all other
+requests wait; meanwhile the leader receives nothing from its sessions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ModelServer:
         self._listener = await self._network.listen(self.name, PORT, lambda: _ServedConnection(self, self._ensemble))
 
     def stop(self) -> None:
-        """The server is gone; the ensemble lives on."""
+        """Stop this server; the ensemble continues without it."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -49,14 +49,14 @@ class ModelServer:
             connection.abort()
 
     def expire(self, session_id: int) -> None:
-        """End a session and close its connection, as a server does that has heard nothing of it for too long."""
+        """End a session and close its connection, as a server does when the session has timed out."""
         self._ensemble.expire(session_id)
         for connection in list(self.connections):
             if connection.session_id == session_id:
                 connection.abort()
 
     def cut_off(self) -> None:
-        """Hear nothing of the other servers until ``rejoin``."""
+        """Receive nothing from the other servers until ``rejoin``."""
         self._is_cut_off = True
 
     def rejoin(self) -> None:
@@ -64,7 +64,7 @@ class ModelServer:
         self._move()
 
     async def in_touch(self, zxid: int = 0) -> None:
-        """Returns when this server is in touch with the others and has carried out what they agreed on up to there."""
+        """Wait until this server is connected to the others and has applied all transactions up to ``zxid``."""
         while self._is_cut_off or self.tree.zxid < zxid:
             await asyncio.shield(self._reached)
 
@@ -73,7 +73,7 @@ class ModelServer:
         self._loop.call_later(self._random.random() * self._lag_s, self._move)
 
     def _move(self) -> None:
-        """Carry out what is next."""
+        """Apply the next transaction, and schedule the one after it. Does nothing while the server is cut off."""
         if self._is_cut_off:
             return
         if self._behind:
@@ -119,7 +119,7 @@ class _ServedConnection(asyncio.Protocol):
             self._requests.put_nowait(message)
 
     def changed(self, transaction: Transaction, existed: dict[str, bool]) -> None:
-        """Send the watches that a transaction sets off, before anything that is read after it."""
+        """Send the watch events of a transaction, before the results of any later read."""
         for path, node in transaction.changes:
             fired = self._data_watches.pop(path, set())
             if existed[path] != (node is not None):
@@ -143,7 +143,7 @@ class _ServedConnection(asyncio.Protocol):
             case "connect":
                 session_id, timeout_s, seen_zxid = arguments
                 if server.tree.zxid < seen_zxid:
-                    self.abort()  # It would show the session an older state than it has seen.
+                    self.abort()  # This server's state is older than the state that the session has seen.
                     return None
                 await server.in_touch()
                 self.session_id = session_id if ensemble.is_alive(session_id) else 0
@@ -166,7 +166,7 @@ class _ServedConnection(asyncio.Protocol):
                     self._child_watches.setdefault(path, set()).add(number)
                 return server.tree.children(path), server.tree.zxid
             case "write":
-                # It may be carried out after its connection is lost, and after its session reads elsewhere.
+                # The write may be applied after its connection is lost, and after its session reads at another server.
                 written = await asyncio.shield(self._written(arguments[0]))
                 if isinstance(written, Refused):
                     raise written

@@ -1,4 +1,4 @@
-"""A session with the model of ZooKeeper: it is kept alive, over other connections, and followed by a new one."""
+"""A session with the model of ZooKeeper. It reconnects when its connection is lost; an expired session is replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semel.testing.zookeeper.server import PORT
 
 
 class ModelSession:
-    """A ``ZooKeeperSession``. ``servers`` are tried in turn."""
+    """A ``ZooKeeperSession`` with the model. It tries the ``servers`` in turn."""
 
     def __init__(self, network: Network, servers: Sequence[str], *, timeout_s: float = 6.0) -> None:
         self._network = network
@@ -36,7 +36,7 @@ class ModelSession:
         self.session_id = 0
 
     async def start(self) -> None:
-        """Returns when there is a session."""
+        """Connect to a server. Returns when the session is open."""
         self._keeping = self._loop.create_task(self._keep())
         await self._first
 
@@ -64,19 +64,19 @@ class ModelSession:
     async def close(self) -> None:
         self._is_closed = True
         if self._is_ready:
-            with contextlib.suppress(ConnectionLost):  # Then it expires.
+            with contextlib.suppress(ConnectionLost):  # Without an answer the session expires later.
                 await self._ask("close")
         self.abandon()
 
     def abandon(self) -> None:
-        """Be gone without a word, as a process that dies: the session expires some time later."""
+        """Close the connection without closing the session, as when a process dies: the session expires later."""
         self._is_closed = True
         if self._keeping is not None:
             self._keeping.cancel()
         if self._connection is not None:
             self._connection.abort()
 
-    # Inside
+    # Private
 
     async def _ask(self, call: str, *arguments: Any, watch: Callable[[], None] | None = None) -> Any:
         if not self._is_ready:
@@ -113,7 +113,7 @@ class ModelSession:
             await asyncio.sleep(0.05)
 
     async def _is_still_connected(self) -> bool:
-        """Returns when it is time for the next ping, or as soon as the connection is lost."""
+        """Wait until the next ping is due or the connection is lost. Return whether it is still connected."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_s / 3):
                 await self._lost.wait()
