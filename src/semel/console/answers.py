@@ -1,6 +1,7 @@
-"""What brokers said a moment ago.
+"""A cache of the brokers' latest answers.
 
-Pages ask through this: however many are open, a question is asked once in the time for which its answer is good.
+Pages ask brokers through it: however many pages are open, a question is sent once in the time for which its answer is
+valid.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class _Answer:
 
 
 class Answers:
-    """Answers by question, the ones used last; threads that want the same one wait for one request."""
+    """The most recently used answers by question. Threads with the same question wait for one request."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic, answers_max: int = _ANSWERS_MAX) -> None:
         self._now_s = now_s
@@ -36,7 +37,7 @@ class Answers:
         self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
 
     def get(self, question: Hashable, max_age_s: float, ask: Callable[[], T]) -> T:
-        """An answer that is at most so old. An error is raised and not kept."""
+        """Return the cached answer if it is at most ``max_age_s`` old, else call ``ask``. Its errors are not cached."""
         with self._lock:
             answer = self._answers.setdefault(question, _Answer())
             self._answers.move_to_end(question)
@@ -53,19 +54,18 @@ class Answers:
         return len(self._answers)
 
     def knows(self, question: Hashable, max_age_s: float) -> bool:
-        """Whether there is an answer that is at most so old: ``get`` would ask no broker."""
+        """Whether there is an answer that is at most ``max_age_s`` old, so that ``get`` would send no request."""
         with self._lock:
             answer = self._answers.get(question)
         return answer is not None and answer.asked_at is not None and self._now_s() - answer.asked_at <= max_age_s
 
     def forget(self) -> None:
-        """After a change: the next page shows what it did."""
+        """Drop all answers. Called after a change in the cluster, so that the next page shows it."""
         with self._lock:
             self._answers.clear()
 
     def _drop_old(self) -> None:
-        # Records of a partition that is followed are a question of their own every second: what is not good any more
-        # would keep them all.
+        # A page that follows a partition asks another question every second, so expired answers must be dropped.
         while len(self._answers) > 1:
             oldest = next(iter(self._answers.values()))
             is_old = oldest.good_until is not None and self._now_s() > oldest.good_until

@@ -1,6 +1,6 @@
-"""The console as an ASGI application: its routes, and what happens to every request.
+"""The console as an ASGI application: its routes, and the handling of every request.
 
-A view asks brokers and blocks, so it runs in a thread. An error of a broker becomes a page that says what to do.
+A view asks brokers and blocks, so it runs in a thread. For an error of a broker a page is shown that says what to do.
 """
 
 from __future__ import annotations
@@ -67,18 +67,22 @@ CHANGES: Final[Mapping[str, View]] = {
     "/group/reset": group_reset.reset,
     "/transaction": transaction.terminate,
 }
-"""What is posted; only with ``--allow-changes``."""
+"""The POST requests that change the cluster; allowed only with ``--allow-changes``."""
 PLAYS: Final[Mapping[str, View]] = {"/scene": lab.play}
-"""What is posted and changes nothing in the cluster: it starts a process on the console's machine."""
+"""The POST requests that change nothing in the cluster: they start a process on the console's machine."""
 
 _EVENT_STREAM: Final = "text/event-stream"
-# How often a page is looked at that was live and is not now.
+# How often a page is rendered in an open event stream when it is not live any more.
 _CALM_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """``loopback_only``: it listens on loopback, and answers to loopback names only. ``schema_registry`` is a URL."""
+    """The settings of a console that its pages depend on.
+
+    With ``loopback_only`` it listens on loopback and accepts requests for loopback host names only.
+    ``schema_registry`` is a URL.
+    """
 
     allow_changes: bool = False
     loopback_only: bool = True
@@ -86,13 +90,13 @@ class Rules:
 
     @property
     def may_play(self) -> bool:
-        """Whether visitors may start scenes. On loopback they are users of this machine, who can start processes."""
+        """Whether visitors may start scenes. On loopback they are users of this machine, who may start processes."""
         return self.loopback_only or self.allow_changes
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Which rule allows a form, and what is said where it does not."""
+    """Whether the console's settings allow a form, and the text of the refusal if they do not."""
 
     allows: Callable[[Rules], bool]
     refusal: str
@@ -107,7 +111,10 @@ _MAY_PLAY: Final = _Rule(
 def make_app(
     settings: Mapping[str, Any], rules: Rules = Rules(), make_admin: Callable[..., Admin] = Admin
 ) -> Starlette:
-    """``settings`` are those of ``make_admin``. The application's ``state.streams`` end with ``state.close()``."""
+    """Return the application. ``settings`` are the keyword arguments of ``make_admin``.
+
+    ``state.streams`` are its event streams, which its server ends. ``state.close()`` ends scenes and connections.
+    """
     console = _Console(settings, rules, make_admin)
     routes = [
         *(Route(path, console.page(view), methods=["GET"]) for path, view in PAGES.items()),
@@ -184,7 +191,7 @@ class _Console:
         if refusal is not None or session is None:
             return refusal or _refused("cookies are needed to log in")
         target = form.get("next", "/")
-        fresh = self._tokens.new_session()  # What was known before the login is worth nothing after it.
+        fresh = self._tokens.new_session()  # A new session, so that one known before the login cannot be used.
         try:
             await run_in_threadpool(self.connections.log_in, fresh, form.get("user", ""), form.get("password", ""))
         except SemelError as error:
@@ -195,7 +202,7 @@ class _Console:
             return self._html(_login_page(target, said), session, None, request)
         except ValueError as error:
             return self._html(_login_page(target, str(error)), session, None, request)
-        # An address of another site has no place in a redirect.
+        # Never redirect to another site.
         is_own = target.startswith("/") and not target.startswith(("//", "/\\"))
         response = RedirectResponse(target if is_own else "/", HTTPStatus.SEE_OTHER)
         _set_cookie(response, fresh, request)
@@ -246,7 +253,7 @@ class _Console:
 
         page = await run_in_threadpool(self._seen, session, view, query, {})
         if page.live_every_s is None and page.status == HTTPStatus.OK:
-            return Response(status_code=HTTPStatus.NO_CONTENT)  # A browser does not ask again.
+            return Response(status_code=HTTPStatus.NO_CONTENT)  # After it an EventSource does not reconnect.
         return StreamingResponse(self.streams.events(render), media_type=_EVENT_STREAM)
 
     def _html(self, page: Page, session: str, fresh: str | None, request: Request) -> Response:
@@ -269,7 +276,7 @@ class _Console:
         )
 
     async def _form(self, request: Request) -> tuple[str | None, dict[str, str], Response | None]:
-        """The session and the fields of a form; or the answer to one that is not from our own pages."""
+        """Return the session and the fields of a form; or a refusal if the form is not from the console's pages."""
         session = self._tokens.session(request.cookies)
         body = b""
         async for chunk in request.stream():
@@ -285,7 +292,7 @@ class _Console:
 
 
 class _Guard:
-    """Puts the headers on every answer, and refuses foreign names."""
+    """Middleware that adds the security headers to every response, and refuses foreign host names."""
 
     def __init__(self, app: Any, rules: Rules) -> None:
         self._app = app

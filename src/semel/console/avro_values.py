@@ -1,9 +1,10 @@
-"""Values in Avro, decoded by fastavro, with the bounds that a reader of hostile bytes needs.
+"""Decodes Avro values with fastavro, within limits that protect the console against hostile values and schemas.
 
-A record is written by any producer, and a schema by any that may register one. What lets a few bytes cost much is
-refused before it is decoded: a list of elements that take no bytes (a count alone makes millions of them), records of
-records that take none, and a schema that contains itself without end. Where it contains itself with an end, each byte
-may be one level deeper, and the decoder, which is C, would end the process: such values are decoded if they are short.
+Any producer can write a record, and any client with the right to register a schema can write a schema. A schema by
+which a few bytes would take much time or memory is refused before anything is decoded: an array whose elements take no
+bytes (its count alone would make millions of them), nested records that take no bytes, and a schema that contains
+itself without end. In a value of another recursive schema each byte may be one level deeper, and deep recursion in the
+decoder, which is written in C, would crash the process: such values are decoded only if they are short.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import fastavro
 
 VALUE_BYTES_MAX: Final = 64 * 1024
 RECURSIVE_BYTES_MAX: Final = 500
-"""Of a schema that contains itself: a value is at most so many levels deep."""
+"""The largest value of a recursive schema that is decoded: it has at most this number of levels."""
 DEPTH_MAX: Final = 64
 
 PARTS_MAX: Final = 64
-"""For each byte: records of records whose fields are null are parts that take none."""
+"""How many parts a record may have for each byte that it takes at least. Nested records with null fields take none."""
 
 _PRIMITIVES: Final = {
     "null": 0,
@@ -33,15 +34,15 @@ _PRIMITIVES: Final = {
     "bytes": 1,
     "string": 1,
 }
-"""How many bytes a value takes at least."""
+"""The smallest size in bytes of a value of each primitive type."""
 
 
 class SchemaRefused(Exception):
-    """Why values of a schema are not decoded, in a few words."""
+    """Values of a schema are not decoded. The message has the reason."""
 
 
 class NotDecoded(Exception):
-    """Why a value is not decoded, in a few words."""
+    """A value is not decoded. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class AvroSchema:
     is_recursive: bool
 
     def decoded(self, payload: bytes) -> Any:
-        """Raises NotDecoded."""
+        """Return the decoded value. Raises NotDecoded."""
         bytes_max = RECURSIVE_BYTES_MAX if self.is_recursive else VALUE_BYTES_MAX
         if len(payload) > bytes_max:
             raise NotDecoded(f"{len(payload)} bytes, and up to {bytes_max} are decoded")
@@ -65,7 +66,7 @@ class AvroSchema:
 
 
 def parse_schema(text: Any) -> AvroSchema:
-    """Raises SchemaRefused."""
+    """Parse and check the JSON of an Avro schema. Raises SchemaRefused."""
     try:
         schema = json.loads(text)
         walk = _Walk()
@@ -78,14 +79,14 @@ def parse_schema(text: Any) -> AvroSchema:
 
 
 class _Size(NamedTuple):
-    """Of the values of a schema: how many bytes one takes at least, and in how many parts these are decoded."""
+    """The smallest size of a value of a schema: its bytes, and the number of parts that are decoded from them."""
 
     least_bytes: int
     parts: int
 
 
 class _Walk:
-    """Goes through a schema once, before the decoder sees it."""
+    """Checks a schema in one pass before it is given to the decoder."""
 
     def __init__(self) -> None:
         self.is_recursive = False
@@ -93,7 +94,10 @@ class _Walk:
         self._within: set[str] = set()
 
     def size(self, schema: Any, namespace: str = "", depth: int = 0, direct: frozenset[str] = frozenset()) -> _Size:
-        """``direct``: the records around this one, as far as no byte is read in between. Raises SchemaRefused."""
+        """Return the smallest size of a value of the schema. Raises SchemaRefused.
+
+        ``direct`` are the names of the enclosing records between whose beginning and this schema no byte is read.
+        """
         if depth > DEPTH_MAX:
             raise SchemaRefused(f"its schema is nested more than {DEPTH_MAX} deep")
         if isinstance(schema, str):
@@ -101,7 +105,7 @@ class _Walk:
         if isinstance(schema, list):
             for one in schema:
                 self.size(one, namespace, depth + 1)
-            return _ONE_BYTE  # Which of them it is.
+            return _ONE_BYTE  # A union takes at least the byte that says which of its types the value has.
         kind = schema["type"]
         match kind:
             case "array":
@@ -141,7 +145,7 @@ class _Walk:
             raise SchemaRefused("its schema contains itself without end")
         if known in self._within:
             self.is_recursive = True
-            return _ONE_BYTE  # What is on the way to it (a choice, a list) is part of it, and takes a byte.
+            return _ONE_BYTE  # A union, array or map is between the record and itself, and takes a byte.
         return self._sizes[known]
 
 

@@ -1,4 +1,4 @@
-"""Small pictures, drawn on the server as SVG: no script is needed to see them, and no style stands in the page."""
+"""Small charts, drawn on the server as SVG: they need no script and no inline style."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _WIDTH: Final = 1_000.0
 _PART_MIN: Final = 24.0
 _SPAN_MIN: Final = 4.0
 _SERIES_MIN: Final = 30
-"""A line of fewer values begins on the right and grows to the left."""
+"""A sparkline with fewer values fills only the right part of the chart."""
 
 
 def sparkline(values: Sequence[float], label: str) -> Markup:
-    """A line over time, from 0 to the largest value."""
+    """Return a line of the values over time, scaled from 0 to the largest value."""
     height = 120.0
     if len(values) < 2:
         return Markup('<svg class="spark" viewBox="0 0 1000 120" aria-hidden="true"></svg>')
@@ -39,11 +39,11 @@ def offsets_bar(
     aborted: Iterable[tuple[int, int]] = (),
     ticks: Iterable[tuple[str, int]] = (),
 ) -> Markup:
-    """A partition from its first offset to its log end: what can be read, what an open transaction holds up, and what
-    is not committed yet.
+    """Return a bar of a partition from its first offset to its log end.
 
-    ``aborted`` are first and last offsets of records that no read_committed reader gets; ``ticks`` are named positions
-    in it: where groups are.
+    Its parts are the offsets up to the last stable offset, those up to the high watermark (``end``), which an open
+    transaction holds up, and those up to the log end, which are not committed yet. ``aborted`` are the first and last
+    offsets of aborted records; ``ticks`` are the names and positions of groups.
     """
     last = end if log_end is None else max(end, log_end)
     length = max(last - start, 1)
@@ -51,7 +51,7 @@ def offsets_bar(
     def at(offset: int) -> float:
         return _WIDTH * min(max(offset - start, 0), length) / length
 
-    # What is held up or not committed is seen however little it is beside the rest.
+    # Offsets that are held up or not committed get a minimum width, so that they are visible however few they are.
     behind_width = max(_WIDTH - at(end), _PART_MIN) if last > end else 0.0
     held_width = max(at(end) - at(stable), _PART_MIN) if end > stable else 0.0
     readable = _WIDTH - behind_width - held_width if end > start else 0.0
@@ -89,7 +89,7 @@ def offsets_bar(
 
 
 def lane(blocks: Iterable[tuple[int, int, str, str]], begin_ms: int, end_ms: int, label: str) -> Markup:
-    """A row of time with a block for each (begin, end, tone, title)."""
+    """Return a bar of time with one block for each (begin, end, tone, title)."""
     length = max(end_ms - begin_ms, 1)
     drawn = [
         Markup(

@@ -1,7 +1,7 @@
-"""Who asks the brokers: one admin client for all visitors, or, where the brokers want a login, one for each.
+"""The admin clients of the console: one for all visitors, or one for each login if the brokers need SASL.
 
-Where the settings say SASL and name no user, visitors log in with the broker's own users. The connection then is that
-user's: what a page shows, and what it may change, is decided by the broker for this user and by nothing here.
+If the settings say SASL and name no user, visitors log in as users of the brokers. A page then uses that user's
+connection: the brokers alone authorize what the page shows and changes, with the ACLs of this user.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOGINS_MAX: Final = 100
 IDLE_SECONDS_MAX: Final = 30 * 60.0
 _TIMEOUT_MS: Final = 6_000
 _COUNTS_MAX: Final = 20_000
-"""So many lags are kept, a number each: those of 10,000 partitions fit."""
+"""How many lags are cached, a number each. It is enough for 10,000 partitions."""
 _CREDENTIALS: Final = (
     "sasl_username",
     "sasl_jaas_config",
@@ -31,12 +31,12 @@ _MECHANISM: Final = "SCRAM-SHA-512"
 
 
 class Connection:
-    """An admin client, with what it was told a moment ago."""
+    """An admin client, with a cache of its latest answers."""
 
     def __init__(
         self, settings: Mapping[str, Any], user: str | None = None, make_admin: Callable[..., Admin] = Admin
     ) -> None:
-        # A page that waits a minute for a broker that is away is no page.
+        # A page must not wait a minute, Kafka's default, for a broker that cannot be reached.
         self.settings = {"default_api_timeout_ms": _TIMEOUT_MS, "client_id": "semel-console", **settings}
         self.user = user
         self.admin = make_admin(**self.settings)
@@ -54,7 +54,7 @@ class Connection:
 
 
 def wants_login(settings: Mapping[str, Any]) -> bool:
-    """Whether the brokers are to be asked with SASL, and no user is named."""
+    """Whether the settings say SASL and name no user, so that visitors have to log in."""
     protocol = str(settings.get("security_protocol", "PLAINTEXT")).upper()
     return protocol.startswith("SASL") and not any(settings.get(name) for name in _CREDENTIALS)
 
@@ -75,7 +75,7 @@ class Connections:
         return str(self._settings["bootstrap_servers"])
 
     def of(self, session: str) -> Connection | None:
-        """The connection of a session; ``None`` if it has to log in first."""
+        """Return the connection of a session; ``None`` if the visitor has to log in first."""
         if self._shared is not None:
             return self._shared
         self._end_idle()
@@ -87,7 +87,10 @@ class Connections:
             return found
 
     def log_in(self, session: str, user: str, password: str) -> None:
-        """Raises KafkaError (SASL_AUTHENTICATION_FAILED) if the brokers do not take them."""
+        """Open a connection as this user for the session.
+
+        Raises KafkaError (SASL_AUTHENTICATION_FAILED) if the brokers refuse the user or the password.
+        """
         settings = {"sasl_mechanism": _MECHANISM, **self._settings, "sasl_username": user, "sasl_password": password}
         connection = Connection(settings, user, self._make_admin)
         try:

@@ -1,9 +1,9 @@
-"""How many records groups have still to read.
+"""The lag of groups: how many records a group has still to read.
 
-The difference of two offsets is an upper bound: markers and aborted records have offsets, and consumers do not get
-them. Where the difference is small the records are counted, so that a lag reaches 0; the count is kept for as long as
-neither offset moves. Where it is large, counting would mean to read it all, and the bound is shown as what it is. Of
-many partitions some are counted each time that a page is put together, until all are.
+The difference of two offsets is only an upper bound: markers and aborted records have offsets, and consumers do not
+receive them. If the difference is small, the records are read and counted, so that a lag can reach 0; the count is
+cached until one of the offsets changes. If it is large, the upper bound is shown, and marked as one. If there are many
+partitions, some of them are counted each time that a page is rendered, until all have been.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from semel.inspection.lag import readable_after
 from semel.types import TopicPartition
 
 COUNTED_MAX: Final = 1_000
-"""So far behind, records are counted."""
+"""The largest difference of offsets for which records are counted."""
 COUNTS_MAX: Final = 20
-"""So many counts, a request each, are asked for to put a page together."""
+"""How many counts, each a request, are made in one rendering of a page."""
 _KEPT_S: Final = 600.0
 
 
@@ -38,14 +38,14 @@ NO_LAG: Final = Lag(0)
 
 
 class LagCounter:
-    """Computes the lags on one page. Only some are counted each time; the others are exact on a later rendering."""
+    """Computes the lags on one page. It counts at most ``counts_max`` of them; later renderings count the others."""
 
     def __init__(self, connection: Connection, counts_max: int = COUNTS_MAX) -> None:
         self._connection = connection
         self._left = counts_max
 
     def lag_of(self, partition: TopicPartition, committed: int, ends: Ends) -> Lag:
-        """The lag of a group in one partition, of which it has committed an offset."""
+        """Return the lag of a group in a partition in which it has committed this offset."""
         offset = max(committed, ends.start)
         behind = ends.stable - offset
         if behind <= 0:
@@ -61,11 +61,11 @@ class LagCounter:
         try:
             counted = answers.get(question, _KEPT_S, lambda: readable_after(admin, partition, offset))
         except KafkaError:
-            return Lag(behind, is_exact=False)  # This user may not read it, or it was deleted meanwhile.
+            return Lag(behind, is_exact=False)  # This user may not read the topic, or it was deleted meanwhile.
         return Lag(min(counted, behind))
 
     def group_lag(self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, Ends]) -> Lag:
-        """The sum of the group's lags in all partitions that exist."""
+        """Return the sum of the group's lags in all partitions that exist."""
         return total(
             self.lag_of(partition, offset, ends[partition])
             for partition, offset in offsets.items()

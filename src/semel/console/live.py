@@ -1,4 +1,4 @@
-"""A page as an event stream: rendered again every few seconds, and sent where it has changed.
+"""A page as an event stream: it is rendered every few seconds, and sent when it has changed.
 
 The stream has the same address as the page; a browser's EventSource asks for it with ``Accept: text/event-stream``.
 """
@@ -10,13 +10,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-# A page that took long to put together is asked for less often: at most this part of the time goes into it.
+# The largest part of the time that is spent on rendering a page: one that takes long is rendered less often.
 _PART_MAX: Final = 0.2
 _RETRY_MS: Final = 2_000
 
 
 class Streams:
-    """The event streams that are open. They end when the console does."""
+    """The open event streams. ``end`` ends them when the console stops."""
 
     def __init__(self, streams_max: int = 64) -> None:
         self._ending = asyncio.Event()
@@ -31,9 +31,9 @@ class Streams:
         self._ending.set()
 
     async def events(self, render: Callable[[], Awaitable[tuple[str, float]]]) -> AsyncIterator[bytes]:
-        """The page now, and again whenever it has changed. A comment in between shows that the line is alive.
+        """Yield the page now, and again each time that it has changed; else a comment, to keep the connection alive.
 
-        ``render`` returns the page, and after how many seconds it is to be looked at again.
+        ``render`` returns the page and the number of seconds until it is to be rendered again.
         """
         self._open += 1
         try:
@@ -57,6 +57,6 @@ class Streams:
 
 
 def _event(html: str) -> bytes:
-    # Every line of an event has its own prefix: a line break within a record cannot end the event.
+    # Every line of an event has its own prefix, so that a line break within a record cannot end the event.
     lines = html.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return ("".join(f"data: {line}\n" for line in lines) + "\n").encode("utf-8", "replace")

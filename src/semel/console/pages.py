@@ -1,4 +1,4 @@
-"""A page as a value, and how it becomes HTML."""
+"""A page as a value, and the environment of the templates that make HTML of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIVE_EVERY_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One request for a page: who asks, and for what. ``form`` has what was posted, and is empty for a GET."""
+    """One request for a page: the visitor's connection and session, and the query. ``form`` is empty for a GET."""
 
     connection: Connection
     query: Mapping[str, str]
@@ -35,7 +35,7 @@ class Visit:
     form: Mapping[str, str] = field(default_factory=dict)
 
     def number(self, name: str) -> int | None:
-        """A number of the query; ``None`` if it is absent. Raises Wrong."""
+        """Return a number of the query; ``None`` if it is absent. Raises Wrong if it is no number."""
         text = self.query.get(name, "").strip()
         if not text:
             return None
@@ -44,7 +44,7 @@ class Visit:
         return int(text)
 
     def name(self, parameter: str) -> str:
-        """A name that the query must have. Raises Wrong."""
+        """Return a parameter of the query. Raises Wrong if it is absent."""
         if parameter not in self.query:
             raise Wrong(f"this address lacks its {parameter}")
         return self.query[parameter]
@@ -52,7 +52,10 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """``place`` is its entry of the menu; ``live_every_s`` is ``None`` for a page that stays as it is."""
+    """A page as a value. ``place`` is its entry in the menu.
+
+    ``live_every_s`` is how often it is rendered again; ``None`` for a page that does not change.
+    """
 
     template: str
     title: str
@@ -61,18 +64,18 @@ class Page:
     live_every_s: float | None = LIVE_EVERY_S
     status: int = 200
     go_to: str | None = None
-    """After a change: where to look at it."""
+    """The address to which the browser is redirected after a change."""
 
 
 View: TypeAlias = Callable[[Visit], Page]
 
 
 class Wrong(Exception):
-    """Something in an address or a form that cannot be, in one sentence."""
+    """Something in an address or a form is invalid. The message is one sentence."""
 
 
 def link(path: str, /, **parameters: object) -> str:
-    """An address of the console. Names stand in its query, where any text can stand."""
+    """Return an address of the console. Names are put into its query, which can contain any text."""
     given = {name: value for name, value in parameters.items() if value not in (None, "")}
     return f"/{path}?{urlencode(given)}" if given else f"/{path}"
 

@@ -1,4 +1,4 @@
-"""Lists that are filtered and cut on the server: a page is as fast with 10,000 topics as with ten."""
+"""Lists are filtered and divided into pages on the server, so that a page is as fast with 10,000 topics as with ten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Slice(Generic[T]):
-    """The rows of one page of a list, and where the pages beside it are."""
+    """The rows of one page of a list, and the addresses of the previous and the next page."""
 
     rows: Sequence[T]
     total: int
@@ -29,7 +29,11 @@ class Slice(Generic[T]):
 
 
 def sliced(visit: Visit, path: str, rows: Sequence[T], *, parameter: str = "page") -> Slice[T]:
-    """``page`` of the query, or another parameter for a second list, counts from 1. One behind the end is the last."""
+    """Return the rows of the page that the query names.
+
+    The query's ``page``, or another parameter for a second list, is a number from 1. A number beyond the end shows the
+    last page.
+    """
     size = ROWS_MAX
     pages = max(-(-len(rows) // size), 1)
     page = min(max(visit.number(parameter) or 1, 1), pages)
@@ -43,6 +47,6 @@ def sliced(visit: Visit, path: str, rows: Sequence[T], *, parameter: str = "page
 
 
 def matches(visit: Visit, *texts: str | None) -> bool:
-    """Whether one of the texts contains what the visitor searches for, in upper or lower case."""
+    """Whether one of the texts contains the text that the visitor searches for, ignoring case."""
     wanted = visit.query.get("q", "").strip().lower()
     return not wanted or any(wanted in text.lower() for text in texts if text is not None)

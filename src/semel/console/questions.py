@@ -1,4 +1,4 @@
-"""The questions that several pages have, each asked at most every few seconds."""
+"""The requests to brokers that several pages need, each sent at most once every few seconds."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from semel.types import TopicPartition
 FRESH_S: Final = 1.5
 CALM_S: Final = 4.0
 GROUPS_MAX: Final = 200
-"""Of more groups than these, offsets are asked on their own pages only."""
+"""If there are more groups than this, only a group's own page requests its offsets."""
 DESCRIBED_MAX: Final = 500
-"""So many transactions are asked for their age."""
+"""How many transactions are described, for their age."""
 PARTITIONS_PER_S: Final = 500
-"""An answer about many partitions is good for longer, the more there are: 10,000 for 20 s."""
+"""An answer about many partitions is cached longer the more there are: one about 10,000 partitions for 20 s."""
 _FINISHED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _READ_COMMITTED: Final = "read_committed"
 
@@ -39,7 +39,7 @@ def cluster(connection: Connection) -> ClusterDescription:
 
 
 def topics(connection: Connection) -> dict[str, TopicListing]:
-    """Every topic by name, the internal ones too."""
+    """Return all topics by name, including the internal ones."""
     return connection.answers.get("topics", CALM_S, lambda: connection.admin.topics.list(include_internal=True))
 
 
@@ -65,7 +65,7 @@ def described(connection: Connection, names: Iterable[str]) -> Mapping[str, Topi
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Where a partition begins, up to where it is stable, and where it ends for readers (the high watermark)."""
+    """The log start offset, the last stable offset, and the high watermark (``end``) of a partition."""
 
     start: int
     stable: int
@@ -77,7 +77,10 @@ class Ends:
 
 
 def ends(connection: Connection, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Ends]:
-    """The offsets at which each partition begins and ends. Partitions without an answer are left out."""
+    """Return the first offset, the last stable offset and the high watermark of each partition.
+
+    Partitions without an answer are left out.
+    """
     wanted = tuple(sorted(partitions))
     return connection.answers.get(
         ("ends", wanted), max(FRESH_S, len(wanted) / PARTITIONS_PER_S), lambda: _ends(connection, wanted)
@@ -97,7 +100,10 @@ def _ends(connection: Connection, wanted: tuple[TopicPartition, ...]) -> dict[To
 
 
 def log_ends(connection: Connection, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-    """Up to where the leader of each has records, replicated and synced or not. Of those that tell it."""
+    """Return the log end offset of each partition's leader, which also counts records that are not committed yet.
+
+    Partitions whose leader does not support the request are left out.
+    """
     wanted = tuple(sorted(partitions))
 
     def ask() -> dict[TopicPartition, int]:
@@ -108,7 +114,10 @@ def log_ends(connection: Connection, partitions: Iterable[TopicPartition]) -> Ma
 
 
 def sample_rates(connection: Connection) -> bool:
-    """Note how far every partition of users' topics is. Returns whether there are few enough to do so."""
+    """Sample the high watermarks of all partitions of non-internal topics, from which rates are computed.
+
+    Return ``False``, without a sample, if there are too many partitions.
+    """
     listed = topics(connection)
     partitions = [
         TopicPartition(topic.name, index)
@@ -132,7 +141,7 @@ def groups(connection: Connection) -> tuple[GroupListing, ...]:
 
 
 def committed(connection: Connection) -> Mapping[str, Mapping[TopicPartition, int]] | None:
-    """How far each group has read; ``None`` if there are too many groups to ask all."""
+    """Return the committed offsets of each group; ``None`` if there are too many groups to ask for all."""
     every = committed_with_metadata(connection)
     if every is None:
         return None
@@ -142,7 +151,7 @@ def committed(connection: Connection) -> Mapping[str, Mapping[TopicPartition, in
 def committed_with_metadata(
     connection: Connection,
 ) -> Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]] | None:
-    """The same, with what each offset was committed with."""
+    """Return the committed offsets of each group with their metadata; ``None`` if there are too many groups."""
     names = [group.group_id for group in groups(connection)]
     if len(names) > GROUPS_MAX:
         return None
@@ -153,7 +162,8 @@ def _committed(connection: Connection, names: Iterable[str]) -> dict[str, dict[T
     asked = connection.admin.groups.list_offsets_many(names)
     found = asked.succeeded
     for name, error in asked.failed.items():
-        # Others were deleted meanwhile, or this user may not see them; their own pages say which.
+        # An older broker answers for one group at a time only. After other errors the group is left out: it was deleted
+        # meanwhile, or this user may not see it; the group's own page says which.
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             with contextlib.suppress(KafkaError):
                 found[name] = connection.admin.groups.list_offsets(name)
@@ -169,7 +179,7 @@ def is_open(state: str) -> bool:
 
 
 def open_transactions(connection: Connection) -> Mapping[str, TransactionDescription]:
-    """What is known of those that are not finished, by transactional id."""
+    """Return the descriptions of the transactions that are not finished, by transactional id."""
     names = tuple(listing.transactional_id for listing in transactions(connection) if is_open(listing.state))
     wanted = names[:DESCRIBED_MAX]
     if not wanted:

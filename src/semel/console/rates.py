@@ -1,4 +1,4 @@
-"""Rates, computed from the ends of partitions: no request of the Kafka protocol tells them."""
+"""Write rates, computed from the high watermarks of partitions: no request of the Kafka protocol returns them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from semel.types import TopicPartition
 
 PARTITIONS_MAX: Final = 1_000
-"""With more partitions than these no rates are measured: asking for every end would be a load by itself."""
+"""With more partitions than this no rates are measured: the requests themselves would be a load on the brokers."""
 
 _EVERY_S: Final = 2.0
 _SAMPLES_MAX: Final = 150
@@ -34,18 +34,21 @@ class Rates:
         self._samples: deque[Sample] = deque(maxlen=_SAMPLES_MAX)
 
     def sample(self, ask: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Take a sample, unless there is a fresh one."""
+        """Take a sample, unless the last one is less than ``_EVERY_S`` old."""
         with self._lock:
             if not self._samples or self._now_s() - self._samples[-1].at_s >= _EVERY_S:
                 self._samples.append(Sample(self._now_s(), ask()))
 
     def series(self) -> list[float]:
-        """Offsets per second between each two samples, the oldest first."""
+        """Return the offsets per second between each sample and the next, the oldest first."""
         samples = list(self._samples)
         return [_rate(earlier, later, None) for earlier, later in pairwise(samples)]
 
     def now(self, topic: str | None = None) -> float | None:
-        """Offsets per second in the last seconds, of all topics or of one; ``None`` before there are two samples."""
+        """Return the offsets per second in the last ``_WINDOW_S`` seconds, of all topics or of one.
+
+        ``None`` until there are two samples.
+        """
         samples = list(self._samples)
         if len(samples) < 2:
             return None
@@ -57,7 +60,8 @@ class Rates:
 
 
 def _rate(earlier: Sample, later: Sample, topic: str | None) -> float:
-    # A partition that one of them lacks is new, or gone; one that went back was deleted and made again.
+    # A partition that is missing in one sample was created or deleted; one whose end is lower was deleted and created
+    # again.
     written = sum(
         max(end - earlier.ends[partition], 0)
         for partition, end in later.ends.items()

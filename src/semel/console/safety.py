@@ -1,12 +1,13 @@
-"""What keeps other sites and hostile texts out of the console.
+"""The console's protection against other sites and hostile texts.
 
-    hosts     a console that listens on loopback answers to loopback names only: a foreign name that resolves to
-              127.0.0.1 (DNS rebinding) is refused
+    hosts     a console that listens on loopback accepts requests for loopback names only: a foreign name that resolves
+              to 127.0.0.1 (DNS rebinding) is refused
     session   a random cookie, for this site only (SameSite=Strict), not readable by scripts
-    token     what every form carries (CSRF): made from the session with a key that lives as long as the process
-    headers   nothing is loaded from elsewhere, no script or style stands in a page, nothing frames it
+    token     a CSRF token in every form: an HMAC of the session with a key of this process
+    headers   nothing is loaded from other sites, no inline script or style, no page in a frame
 
-Texts that come from brokers are escaped where they are written into a page, by Jinja; there is no ``safe`` for them.
+Jinja escapes texts that come from brokers when they are written into a page; the ``safe`` filter is never used for
+them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(header: str) -> str:
-    """The name in a Host header, without its port."""
+    """Return the host name in a Host header, without its port."""
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0].lower()
@@ -62,7 +63,7 @@ class Tokens:
         self._key = secrets.token_bytes(32)
 
     def session(self, cookies: Mapping[str, str]) -> str | None:
-        """The session that a cookie names, if it can be one."""
+        """Return the session in the cookie; ``None`` if it cannot be one."""
         found = cookies.get(COOKIE, "")
         return found if len(found) == _SESSION_CHARACTERS and found.isascii() else None
 
@@ -77,7 +78,7 @@ class Tokens:
 
 
 def is_own_request(headers: Mapping[str, str]) -> bool:
-    """Whether a form was sent from the console's own pages, by the browser's headers. Absent headers say yes."""
+    """Whether a form was sent from the console's own pages, by the browser's headers; yes if they are absent."""
     site = headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):
         return False

@@ -1,8 +1,8 @@
-"""Scenes of the lab that visitors play: each in a process of its own, on the console's machine, one at a time.
+"""Runs scenes of the lab for visitors, each in a process of its own, on the console's machine, one at a time.
 
-The console imports neither the lab nor a broker: it starts ``semel.lab.scene_process``, reads what that process tells,
-and writes when the next step is wanted. The bounds of a run: one process for the whole console, so many seconds, so
-many bytes. It ends with its visitor's word, with its time, and with the console.
+The console imports neither the lab nor a broker: it starts ``semel.lab.scene_process``, reads the messages of that
+process, and writes a line to it when it is to do the next step. The limits of a run: one process for the whole console,
+``SECONDS_MAX`` and ``BYTES_MAX``. A run ends when its visitor stops it, at a limit, or with the console.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECONDS_MAX: Final = 600.0
 LIST_SECONDS_MAX: Final = 60.0
 BYTES_MAX: Final = 2 * 1024 * 1024
 KEPT_MAX: Final = 48
-"""Runs whose steps are kept, of all visitors: the last ones."""
+"""How many runs of all visitors are kept with their steps: the latest."""
 
 _PROCESS: Final = (sys.executable, "-m", "semel.lab.scene_process")
 STOPPED: Final = "It was stopped."
@@ -36,20 +36,20 @@ GONE: Final = "Its process ended before the verdict."
 
 
 class SceneBusy(Exception):
-    """Another visitor plays a scene."""
+    """Another visitor is playing a scene."""
 
 
 class RunState(Enum):
     RUNNING = "running"
     WAITING = "waiting"
-    """A step is shown, and the next one has to be asked for."""
+    """A step is shown, and the next one is done when the visitor asks for it."""
     ENDED = "ended"
-    """With a verdict, or with ``said``."""
+    """The run has ended, with a verdict or with ``said``."""
 
 
 @dataclass(frozen=True, slots=True)
 class SceneText:
-    """A scene in the list; texts are by language."""
+    """The texts of a scene by language."""
 
     number: int
     name: str
@@ -62,25 +62,25 @@ class SceneText:
 class LabTexts:
     scenes: Sequence[SceneText]
     words: Mapping[str, Mapping[str, str]]
-    """By language and English text, the words around the scenes."""
+    """The translations of the other texts on the lab's pages, by language and English text."""
 
     def scene(self, name: str) -> SceneText | None:
         return next((one for one in self.scenes if one.name == name), None)
 
     def say(self, language: str, text: str, **values: object) -> str:
-        """The text itself, where it has no translation. Only a text with values has braces."""
+        """Return the translation of the text, or the text itself if it has none. Only a text with values has braces."""
         found = self.words.get(language, {}).get(text, text)
         return found.format(**values) if values else found
 
 
 class SceneRun:
-    """One scene that is played, and what it has told so far."""
+    """One run of a scene, with its steps so far."""
 
     def __init__(self, number: int, *, protected: bool, steps_through: bool, seconds_max: float) -> None:
         self.steps: list[Mapping[str, Any]] = []
         self.verdict: Mapping[str, Any] | None = None
         self.said: str | None = None
-        """Why there is no verdict, once it has ended without one."""
+        """The reason why the run has ended without a verdict."""
         self._lock = threading.Lock()
         self._state = RunState.RUNNING
         self._waits = steps_through
@@ -88,7 +88,7 @@ class SceneRun:
             [*_PROCESS, "play", str(number), "protected" if protected else "unprotected"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # A group of its own: processes that a scene starts end with it.
+            # A process group of its own, so that processes that a scene starts are killed with it.
             start_new_session=True,
         )
         self._timer = threading.Timer(seconds_max, self.stop, (TOO_LONG,))
@@ -99,7 +99,7 @@ class SceneRun:
 
     @property
     def process_id(self) -> int:
-        """Also the number of its process group."""
+        """The id of the process and of its process group."""
         return self._process.pid
 
     @property
@@ -111,7 +111,7 @@ class SceneRun:
         return self._state is RunState.ENDED
 
     def go_on(self, *, to_the_end: bool) -> None:
-        """Play the next step, or all that are left. Nothing happens where none is waited for."""
+        """Do the next step, or all remaining steps. If the run is not waiting, no step is requested now."""
         with self._lock:
             if to_the_end:
                 self._waits = False
@@ -130,7 +130,7 @@ class SceneRun:
         self._reader.join()
 
     def _read(self) -> None:
-        """What the process tells, until it ends."""
+        """Read the messages of the process until it ends or has written too much. Runs in a thread."""
         assert self._process.stdout is not None
         left = BYTES_MAX
         try:
@@ -145,7 +145,7 @@ class SceneRun:
     def _end(self, why: str) -> None:
         self._timer.cancel()
         with self._lock:
-            # Killed and waited for under the lock: afterwards its number may be another process's.
+            # The process is killed and waited for under the lock: afterwards another process may have its id.
             _kill(self._process)
             self._process.wait()
             assert self._process.stdin is not None
@@ -170,13 +170,13 @@ class SceneRun:
 
     def _write(self, word: str) -> None:
         assert self._process.stdin is not None
-        with suppress(OSError):  # It has ended, and the reader says so.
+        with suppress(OSError):  # The process has ended, which the reader thread notices.
             self._process.stdin.write(f"{word}\n".encode())
             self._process.stdin.flush()
 
 
 class SceneRuns:
-    """The run that is going on, if any, and those that have ended, by visitor."""
+    """The run in progress, if any, and the ended runs, by visitor."""
 
     def __init__(self, seconds_max: float = SECONDS_MAX) -> None:
         self._seconds_max = seconds_max
@@ -187,7 +187,7 @@ class SceneRuns:
         self._is_closed = False
 
     def texts(self) -> LabTexts:
-        """The scenes and their texts, asked of the lab once."""
+        """Return the scenes and their texts. The lab is asked for them once."""
         with self._texts_lock:
             if self._texts is None:
                 self._texts = _asked_texts()
@@ -198,7 +198,8 @@ class SceneRuns:
             return self._runs.get((session, scene.name, protected))
 
     def start(self, session: str, scene: SceneText, *, protected: bool, steps_through: bool) -> None:
-        """Raises SceneBusy while another visitor plays one. What the same visitor plays is stopped."""
+        """Start a run of the scene, and stop the visitor's run in progress. Raises SceneBusy if another visitor has
+        one."""
         with self._lock:
             going_on = [(key, run) for key, run in self._runs.items() if not run.is_over]
             if self._is_closed or any(key[0] != session for key, _ in going_on):
@@ -218,7 +219,7 @@ class SceneRuns:
                 self._runs.popitem(last=False)
 
     def close(self) -> None:
-        """End what is going on; nothing is started after it."""
+        """End the run in progress; no run can be started afterwards."""
         with self._lock:
             self._is_closed = True
             runs = [*self._runs.values()]
@@ -238,7 +239,7 @@ def _asked_texts() -> LabTexts:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The process and those that it has started."""
+    """Kill the process and the processes that it has started."""
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""Schemas by id from the schema registry that was named at the start: ``GET URL/schemas/ids/ID``, and nothing else.
+"""Gets schemas by id from the configured schema registry. It sends ``GET URL/schemas/ids/ID`` and no other request.
 
-Records name the ids, and any producer writes records. So every answer has bounds: its size and its time, and in a few
-seconds how many there are and how long they take together. An id means one schema for ever, so what was found is kept;
-what was not is asked again later. No redirect and no proxy is followed.
+The ids come from records, and any producer can write a record. So there are limits: for the size and the time of each
+answer, and for the number of requests and their total time in a window of a few seconds. A schema never changes, so one
+that was found is cached for good; one that was not found is requested again later. Redirects and proxies are not used.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ ANSWER_BYTES_MAX: Final = 512 * 1024
 KEPT_MAX: Final = 500
 WINDOW_S: Final = 10.0
 ASKED_MAX: Final = 100
-"""Questions in a window."""
+"""How many requests are sent in a window."""
 SPENT_S_MAX: Final = 5.0
-"""Time in a window that pages wait for the registry."""
+"""How long pages wait for the registry in a window."""
 
 
 FRAME_BYTES: Final = 5
-"""Of Confluent's wire format: a zero, and the schema's id in four bytes. The value is behind them."""
+"""The size of the prefix of Confluent's wire format: a zero byte, and the schema's id in four bytes."""
 
 
 def schema_id_of(value: bytes) -> int | None:
-    """The id of the schema that a value names; ``None`` if it cannot be of that format."""
+    """Return the schema id in a value of Confluent's wire format; ``None`` if the value cannot have that format."""
     if len(value) < FRAME_BYTES or value[0] != 0:
         return None
     return int.from_bytes(value[1:FRAME_BYTES], "big")
 
 
 class NoSchema(Exception):
-    """Why there is no schema of an id, in a few words."""
+    """There is no schema for an id. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """``kind`` is the registry's: AVRO, JSON, PROTOBUF. ``avro`` is there for the first."""
+    """A schema of the registry. ``kind`` is AVRO, JSON or PROTOBUF; ``avro`` is ``None`` unless it is AVRO."""
 
     kind: str
     avro: AvroSchema | None
@@ -60,7 +60,7 @@ class _Kept:
 
 
 class SchemaRegistry:
-    """Raises ValueError for an address that cannot be one. It may be used by several threads."""
+    """A client of the schema registry at ``url``. Several threads may use it. Raises ValueError for an invalid URL."""
 
     def __init__(self, url: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self._at = _checked(url)
@@ -73,7 +73,7 @@ class SchemaRegistry:
         self._spent_s = 0.0
 
     def schema(self, schema_id: int) -> RegisteredSchema:
-        """Raises NoSchema. One question at a time: pages that are open do not add up."""
+        """Return the schema of this id. Raises NoSchema. Requests are sent one at a time for all open pages."""
         with self._lock:
             kept = self._kept.get(schema_id)
             if kept is None or (kept.until_s is not None and self._now_s() > kept.until_s):
@@ -99,7 +99,7 @@ class SchemaRegistry:
         except (NoSchema, SchemaRefused) as error:
             return _Kept(None, str(error), began_s + WINDOW_S)
         except (OSError, http.client.HTTPException) as error:
-            # One that does not answer is not asked for every record of a page.
+            # If the registry does not answer, no more requests are sent in this window.
             self._spent_s = SPENT_S_MAX
             return _Kept(None, f"the registry does not answer ({type(error).__name__})", window_ends_s)
         finally:
@@ -124,7 +124,7 @@ class SchemaRegistry:
 
 
 def _read(response: http.client.HTTPResponse, deadline_s: float, now_s: Callable[[], float]) -> bytes:
-    """The time-out of a socket is for each piece; this one is for the whole."""
+    """Read the whole body until the deadline; the timeout of the socket is only for each single read."""
     body = b""
     while piece := response.read1(64 * 1024):
         body += piece
@@ -136,7 +136,7 @@ def _read(response: http.client.HTTPResponse, deadline_s: float, now_s: Callable
 
 
 def _registered(body: bytes) -> RegisteredSchema:
-    """Raises NoSchema and SchemaRefused."""
+    """Return the schema in an answer of the registry. Raises NoSchema and SchemaRefused."""
     try:
         found: Any = json.loads(body)
         kind, text = str(found.get("schemaType", "AVRO")), found["schema"]
@@ -156,5 +156,5 @@ def _checked(url: str) -> SplitResult:
         raise ValueError(f"{url!r}: it is http://HOST[:PORT][/PATH], or https")
     if at.username is not None or at.query or at.fragment:
         raise ValueError("it has neither user nor password, and no query: they would stand in lists of processes")
-    _ = at.port  # Raises ValueError if it is none.
+    _ = at.port  # Raises ValueError if it is no valid port.
     return at

@@ -1,4 +1,4 @@
-"""Runs the console until SIGTERM, SIGINT, or the end of the process that started it."""
+"""The console's web server. It runs until SIGTERM, SIGINT, or the end of the process that started it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ConsoleServer(uvicorn.Server):
     """A web server for the application; ``stop`` may be called by any thread."""
 
     def __init__(self, app: Starlette, ready: Callable[[], None]) -> None:
-        # Access lines would repeat the names in every address.
+        # No access log: it would contain the names in every address.
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -36,7 +36,7 @@ class ConsoleServer(uvicorn.Server):
         self._ready = ready
 
     def run_on(self, listening: socket.socket) -> None:
-        """Serve until it is stopped; then the connections to brokers are closed."""
+        """Serve until the server is stopped; then close the connections to brokers."""
         try:
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(self.serve([listening]))
@@ -67,6 +67,6 @@ class ConsoleServer(uvicorn.Server):
 
 
 def listen_on(host: str, port: int) -> socket.socket:
-    """Raises OSError."""
+    """Open a listening socket. Raises OSError."""
     (family, *_), *_ = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return socket.create_server((host, port), family=family)

@@ -1,4 +1,4 @@
-"""Numbers, times and commands as pages show them."""
+"""Formats numbers, times and commands for pages."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _UNITS: Final = (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60,
 
 
 def meaning(kind: str) -> str:
-    """What a kind of record is, in a sentence."""
+    """Return a sentence that explains a kind of record."""
     return _MEANINGS[kind]
 
 
 def number(value: float | None) -> str:
-    """``12 345`` with thin spaces; one place after the point below ten."""
+    """Return a number as ``12 345``, with thin spaces; one below ten has a decimal place if it is not whole."""
     if value is None:
         return NOTHING
     if isinstance(value, float) and value < 10 and value != int(value):
@@ -58,7 +58,7 @@ def number(value: float | None) -> str:
 
 
 def span(milliseconds: float | None) -> str:
-    """``250 ms``, ``3.2 s``, ``4 min 5 s``, ``2 h 3 min``, ``5 d 1 h``."""
+    """Return a duration as ``250 ms``, ``3.2 s``, ``4 min 5 s``, ``2 h 3 min`` or ``5 d 1 h``."""
     if milliseconds is None:
         return NOTHING
     if milliseconds < 1_000:
@@ -88,23 +88,26 @@ def size(count: int | None) -> str:
 
 
 def moment(timestamp_ms: int | None) -> str:
-    """A time in full, in UTC."""
+    """Return the date and time of a timestamp, in UTC."""
     return time_text(timestamp_ms) or NOTHING
 
 
 def clock(text: str | None) -> str:
-    """The time of day of ``2026-01-31T12:00:00.250Z``."""
+    """Return the time of day in a text such as ``2026-01-31T12:00:00.250Z``."""
     return NOTHING if text is None else text.partition("T")[2].removesuffix("Z") or text
 
 
 def tone(state: str | None) -> str:
-    """Which colour a state has. Its name is always written beside it."""
+    """Return the tone (good, warn, bad, calm) that gives a state its colour. Pages also show the state's name."""
     return _TONES.get(state or "", "calm")
 
 
 def command(*words: str, name: str | None = None, options: Sequence[object] = ()) -> str:
-    """A line for a shell: every word is quoted where it has to be, so that a hostile name stays one word. A name that
-    begins with a dash stands at the end, where it is no option."""
+    """Return a command line of ``semel`` for a shell.
+
+    Words are quoted where necessary, so that a hostile name stays one word. A name that begins with a dash is put at
+    the end, after ``--``, so that it is not an option.
+    """
     rest = [str(option) for option in options]
     if name is not None:
         rest = [*rest, "--", name] if name.startswith("-") else [name, *rest]
@@ -112,6 +115,6 @@ def command(*words: str, name: str | None = None, options: Sequence[object] = ()
 
 
 def option(name: str, value: object) -> list[str]:
-    """An option of a command with its value."""
+    """Return the words of an option with its value."""
     text = str(value)
     return [f"{name}={text}"] if text.startswith("-") else [name, text]

@@ -1,4 +1,4 @@
-"""The page for what went wrong: what it was, in the broker's words, and what to do."""
+"""The error page: it shows the broker's error and what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _RETRY_S: Final = 3.0
 
 
 def trouble_page(error: SemelError | Wrong, servers: str) -> Page:
-    """The page for an error. If the error may pass, the page is live and shows what was wanted once it has."""
+    """Return the page for an error. If the error may be temporary, the page is live and is replaced by the wanted one
+    when that can be shown."""
     status, advice, title = HTTPStatus.BAD_GATEWAY, [], "That did not work"
     live_every_s: float | None = _RETRY_S
     command = None
