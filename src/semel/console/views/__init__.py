@@ -1,1 +1,1 @@
-"""The pages: each module asks brokers what its page shows. A view blocks, and runs in a thread."""
+"""The views, one module for each page: it asks brokers for the page's content. A view blocks, and runs in a thread."""

@@ -1,4 +1,4 @@
-"""Users that can log in, and the rules that say what each may do. No secret is among what a broker tells."""
+"""The page of users with SCRAM credentials, and of ACLs. The brokers' answers contain no secrets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def access(visit: Visit) -> Page:
 
 
 def _told(ask: Callable[[], T]) -> tuple[T | None, str | None]:
-    """The answer, or why there is none."""
+    """Return the result of ``ask``, or the reason why there is none."""
     try:
         return ask(), None
     except KafkaError as error:

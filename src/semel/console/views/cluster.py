@@ -1,4 +1,4 @@
-"""The brokers, what each leads and copies, their disks, and the partitions that lack something."""
+"""The page of the brokers, their replicas and disks, and of partitions without a leader or an in-sync replica."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semel.errors import KafkaError
 class BrokerRow:
     broker_id: int
     broker: BrokerDescription | None
-    """``None``: replicas name it, and the cluster does not know it."""
+    """The broker's description; ``None`` for a broker that has replicas and is not registered in the cluster."""
     leads: int
     replicas: int
     in_sync: int
@@ -55,7 +55,7 @@ def cluster(visit: Visit) -> Page:
 
 
 def _disks(connection: Connection) -> dict[int, tuple[LogDir, ...]]:
-    """The log directories of each broker that answers. A user without DESCRIBE on the cluster gets none."""
+    """Return the log directories of each broker that answers; empty for a user without DESCRIBE on the cluster."""
 
     def ask() -> dict[int, tuple[LogDir, ...]]:
         try:

@@ -1,7 +1,7 @@
-"""The generations of a group over time, read from the log of its coordinator as any client may read it.
+"""The generations of a group over time, read from its partition of ``__consumer_offsets``, as any client can do.
 
-A group writes a line for each rebalance, and its partition of ``__consumer_offsets`` has the lines of other groups and
-all committed offsets as well: it is read from its end, with a limit, when the group has changed or twice a minute.
+Its coordinator writes a record for each rebalance. The partition also has the records of other groups and all committed
+offsets, so it is read only from its end, with a limit, when the group has changed or twice a minute.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from semel.inspection.times import timestamp_of
 OFFSETS_MAX: Final = 5_000
 _EVENTS_MAX: Final = 50
 _KEPT_S: Final = 30.0
-# What begins a generation, of a classic group and of one of KIP-848's protocol.
+# The events that begin a generation, in a classic group and in one of KIP-848's protocol.
 _BEGINS: Final = ("rebalanced", "group epoch")
 _ENDS: Final = (*_BEGINS, "empty", "deleted")
 
 
 @dataclass(frozen=True, slots=True)
 class PastGenerations:
-    """The newest event first. ``trouble`` says why there are none. ``blocks`` are for the lane."""
+    """The generations of a group. The newest event is first; ``trouble`` is the reason why there are no events.
+
+    ``blocks`` are the arguments of ``charts.lane``.
+    """
 
     events: Sequence[GroupEvent] = ()
     event_count: int = 0
@@ -67,7 +70,7 @@ def _told(found: GroupTrace, now_ms: int) -> PastGenerations:
 
 
 def generation_blocks(events: Sequence[GroupEvent], now_ms: int) -> list[tuple[int, int, str, str]]:
-    """Each generation from its beginning to that of the next, to the group's becoming empty, or to now."""
+    """Return a block for each generation: it ends when the next one begins, when the group becomes empty, or now."""
     bounds: list[tuple[GroupEvent | None, int]] = [
         (event, _ms(event)) for event in events if event.event in _ENDS and event.time is not None
     ]

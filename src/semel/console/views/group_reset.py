@@ -1,4 +1,4 @@
-"""Reset of a group's offsets: first a preview that changes nothing, then, from the preview, the change itself."""
+"""The pages that reset a group's offsets: first a preview that changes nothing, then, from the preview, the change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Move:
 
 
 def preview(visit: Visit) -> Page:
-    """What a reset would do; nothing is changed."""
+    """Show which offsets a reset would set, without changing anything."""
     group, topic = visit.name("id"), visit.query.get("topic", "")
     to, number, words = _destination(visit)
     moves = _moves(visit, group, topic, to, number)
@@ -38,7 +38,7 @@ def preview(visit: Visit) -> Page:
 
 
 def reset(visit: Visit) -> Page:
-    """Raises KafkaError while the group has members."""
+    """Set the offsets and redirect to the group's page; show the error if the group has members, for example."""
     group, topic = visit.name("id"), visit.query.get("topic", "")
     to, number, _ = _destination(visit)
     wanted = {move.partition: move.after for move in _moves(visit, group, topic, to, number)}
@@ -53,7 +53,7 @@ def reset(visit: Visit) -> Page:
 
 
 def _destination(visit: Visit) -> tuple[ResetTo, int | None, list[str]]:
-    """Where to, and the same in words of the command line."""
+    """Return the destination of the reset, its number, and the same as options of the command line."""
     value = visit.query.get("value", "").strip()
     try:
         to = ResetTo(visit.query.get("to", "earliest"))
@@ -70,7 +70,7 @@ def _destination(visit: Visit) -> tuple[ResetTo, int | None, list[str]]:
         case ResetTo.OFFSET | ResetTo.SHIFT:
             if not value.removeprefix("-").isdecimal() or not value.isascii() or len(value) > 19:
                 raise Wrong(f"{to.value} {value!r}: it is a whole number")
-            # With =, since a shift back begins with a dash.
+            # With =, because a negative number begins with a dash.
             return to, int(value), [f"--to-offset={value}" if to is ResetTo.OFFSET else f"--shift-by={value}"]
 
 

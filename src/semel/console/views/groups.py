@@ -1,4 +1,4 @@
-"""The groups, and one of them: members, what each reads, offsets and lag, generations."""
+"""The page of all groups, and the page of one: members, their partitions, offsets and lag, generations."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def group(visit: Visit) -> Page:
     members = sliced(visit, "group", description.members)
     part = sliced(visit, "group", offsets, parameter="offsets")
     counter = LagCounter(connection)
-    # What is shown is counted first.
+    # The lags of the rows that are shown are counted first, because the counter makes a limited number of counts.
     rows = [OffsetRow(found, _lag(counter, found, ends)) for found in part.rows]
     lags = [_lag(counter, found, ends) for found in offsets]
     return Page(
@@ -103,7 +103,7 @@ def group(visit: Visit) -> Page:
 
 
 def _lag(counter: LagCounter, found: GroupOffset, ends: Mapping[TopicPartition, questions.Ends]) -> Lag | None:
-    """The lag in one partition; ``None`` if the group has no offset there, or one from which no consumer can go on."""
+    """Return the lag in one partition; ``None`` if the group has no offset in it, or one that no consumer can use."""
     if found.committed is None or found.trouble is not None or found.partition not in ends:
         return None
     return counter.lag_of(found.partition, found.committed, ends[found.partition])

@@ -1,6 +1,6 @@
-"""The lab: its scenes, and one of them that is played, step by step or to its end.
+"""The page of the lab's scenes, and the page on which one of them is played, step by step or to its end.
 
-What is played here is played on a broker of its own: the brokers that the other pages show are not asked.
+A scene runs on a broker of its own: it sends nothing to the brokers that the other pages show.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def scene(visit: Visit) -> Page:
 
 
 def play(visit: Visit) -> Page:
-    """``do`` of the form: step or run (which start it, or go on), or stop."""
+    """Handle the form of a scene: ``do`` is step or run, which start or continue the scene, or stop."""
     language, protected = _language(visit), _protected(visit)
     texts = visit.scenes.texts()
     shown = _scene(visit, texts)
@@ -83,7 +83,7 @@ _PROTECTIONS: Final = {True: None, False: "off"}
 
 
 def _around(visit: Visit, texts: LabTexts, language: str, path: str, **query: Any) -> dict[str, Any]:
-    """What both pages have: the language, how to change it, and the words in it."""
+    """Return the values that both pages have: the language, the links to other languages, and the translations."""
     return {
         "lang": language,
         "languages": {name: (LANGUAGES[name], link(path, **query, **_lang_query(name))) for name in LANGUAGES},

@@ -1,4 +1,4 @@
-"""The first page: brokers, rates, and what needs a hand."""
+"""The overview page: brokers, rates, and problems that an operator should look at."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """Something that a person should look at. ``tone`` is how much it matters: bad, warn, calm."""
+    """A problem that an operator should look at. ``tone`` is its severity: bad, warn, calm."""
 
     tone: str
     title: str

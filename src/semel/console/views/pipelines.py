@@ -1,6 +1,7 @@
-"""Spark pipelines, and one of them: how far it is, and how its last attempts at batches ended.
+"""The page of all Spark pipelines, and the page of one: its offsets, lag, and the outcomes of its last batches.
 
-A console is a client of brokers, not of Spark: it shows what a pipeline leaves there, and says what that does not tell.
+The console is a client of brokers and not of Spark: it shows what a pipeline writes to the brokers, and says which
+facts are not known from that.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _ATTEMPTS_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class PipelineRow:
-    """A group whose offsets have notes, with the latest of them."""
+    """A group whose committed offsets have notes, with the latest note."""
 
     group: str
     note: Note
     topics: tuple[str, ...]
     state: str | None
-    """Of its transactional id."""
+    """The state of the pipeline's transactional id."""
     lag: Lag
 
 
@@ -47,14 +48,17 @@ class NotedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One transaction of a pipeline. ``batch`` is ``None`` if it ended before its offsets were sent, and -1 for the
-    offsets that a start takes note of; ``offsets_read`` is ``None`` where the log does not have the batch before."""
+    """One transaction of a pipeline: an attempt at a batch.
+
+    ``batch`` is ``None`` if the transaction ended before its offsets were sent, and -1 for the one in which a pipeline
+    notes its first offsets. ``offsets_read`` is ``None`` if the log does not have the batch before.
+    """
 
     of: OneTransaction
     batch: int | None
     offsets_read: int | None
     records_written: Mapping[str, int]
-    """By topic."""
+    """The number of records that the transaction wrote, by topic."""
 
 
 def pipelines(visit: Visit) -> Page:
@@ -113,7 +117,7 @@ def pipeline(visit: Visit) -> Page:
 
 
 def attempts_of(lived: Sequence[OneTransaction], noted: NotedOffsets) -> list[Attempt]:
-    """``lived``: the transactions of the pipeline, the newest first, and so are the attempts."""
+    """Return the attempts, the newest first. ``lived`` are the pipeline's transactions, the newest first."""
     home = f"{noted.home.topic}:{noted.home.partition}"
     at: dict[TopicPartition, int] = {}
     attempts: list[Attempt] = []
@@ -156,7 +160,7 @@ def _partitions(visit: Visit, offsets: Mapping[TopicPartition, OffsetAndMetadata
 
 
 def _attempts(visit: Visit, group: str, note: Note) -> tuple[list[Attempt], str | None, str | None]:
-    """The attempts; or why they are not known. And from when on they are all there."""
+    """Return the attempts, or the reason why they are not known, and the time since when they are complete."""
     connection, owner = visit.connection, note.owner
     if owner is None:
         return [], "an older version of Semel wrote the notes, without the transactional id", None
@@ -167,7 +171,8 @@ def _attempts(visit: Visit, group: str, note: Note) -> tuple[list[Attempt], str 
         history, trouble = history_of(visit, found)
         if history is None:
             return [], trouble, None
-        # Read again when the transactional id has moved on: a batch's offsets are in its transaction.
+        # The offsets are read again when the transactional id's state has changed: a batch's offsets are in its
+        # transaction.
         moved = (found.state, found.producer_epoch, found.start_time_ms)
         noted = connection.answers.get(
             ("noted", group, moved), 30.0, lambda: noted_offsets(connection.admin, group, offsets_max=OFFSETS_MAX)

@@ -1,4 +1,4 @@
-"""The idempotent producers that a partition remembers, each with its last batches from the log."""
+"""The page of the idempotent producers in a partition's producer state, each with its last batches from the log."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def producers(visit: Visit) -> Page:
 def _windows(
     visit: Visit, partition: TopicPartition, epochs: Mapping[int, int]
 ) -> tuple[Mapping[int, Sequence[WindowBatch]], str | None]:
-    """The last batches by producer id; and why they are not known, if so."""
+    """Return the last batches by producer id, and the reason if they are not known."""
     admin = visit.connection.admin
 
     def read() -> Mapping[int, Sequence[WindowBatch]] | None:
         try:
             return windows_of(admin, partition, epochs, OFFSETS_MAX, _READ_BYTES_MAX)
         except TooMuchToRead:
-            return None  # An answer as well: it is not tried again with every look at the page.
+            return None  # Cached like an answer, so that it is not tried again with every rendering of the page.
 
     try:
         question = ("windows", partition, tuple(sorted(epochs.items())))

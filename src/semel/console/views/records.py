@@ -1,7 +1,8 @@
-"""Records of a topic: the latest, from an offset or a time on, or with a key. Every record with what it is.
+"""The records of a topic: the latest, those from an offset or a time on, or those with a key.
 
-Nothing is read without a limit: a search reads so many bytes and says how far it got. Keys and values are shown as
-text, JSON indented, what names a schema of the registry decoded, other bytes in hexadecimal; a template escapes it.
+Each record is shown with its kind: data, open, waiting, aborted, or a marker. A search reads at most a number of bytes
+and says how far it got. Keys and values are shown as text, JSON is indented, values that name a schema of the registry
+are decoded, other bytes are shown in hexadecimal; the template escapes all of it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _SPANS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Which records are wanted, as the query says it."""
+    """The parameters of a search for records, from the query."""
 
     partition: int | None
     offset: int | None
@@ -67,9 +68,10 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class ShownText:
-    """A key or a value. ``kind``: text, json, hex, none; ``size_bytes`` is how much there is of what was cut.
+    """A key or a value as a page shows it. ``kind`` is text, json, hex or none.
 
-    ``said``: of bytes that name a schema, which one it is, or why they are not decoded with it.
+    ``size_bytes`` is its size before it was cut. If the bytes name a schema, ``said`` is that schema, or the reason why
+    they are not decoded with it.
     """
 
     kind: str
@@ -93,10 +95,10 @@ class ShownRecord:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search brought. ``next_offset``: where to go on, in a search of one partition that is not at its end.
+    """The result of a search. ``next_offset`` is where to continue a search in one partition before its end.
 
-    ``aborted``: of all that was read, also what is not shown, the first and last offsets of aborted records, by
-    partition.
+    ``aborted`` has, by partition, the first and last offsets of spans of aborted records among all records that were
+    read, including those that are not shown.
     """
 
     records: Sequence[ShownRecord]
@@ -108,7 +110,8 @@ class Found:
 def found_records(
     connection: Connection, partitions: Sequence[TopicPartition], search: Search, schemas: SchemaRegistry | None
 ) -> Found:
-    """Of those partitions that the search names, or of all. ``schemas`` decode the values that name one."""
+    """Return the records of the partition that the search names, or of all. ``schemas`` decode the values that name
+    one."""
     if search.partition is not None:
         partitions = [one for one in partitions if one.partition == search.partition]
         if not partitions:
@@ -118,7 +121,7 @@ def found_records(
             return _latest(connection, partitions, schemas)
         return _searched(connection, partitions, search, schemas)
     except KafkaError as error:
-        return Found((), said=str(error))  # The rest of the page does not depend on the right to read.
+        return Found((), said=str(error))  # The rest of the page is shown to users without the right to read, too.
 
 
 def _latest(connection: Connection, partitions: Sequence[TopicPartition], schemas: SchemaRegistry | None) -> Found:
@@ -145,8 +148,10 @@ def _latest(connection: Connection, partitions: Sequence[TopicPartition], schema
 
 
 def _aborted(seen: Iterable[Seen]) -> dict[int, list[tuple[int, int]]]:
-    """``seen``: those of each partition in the order of their offsets. The first hundred spans: a picture has no room
-    for more."""
+    """Return the first ``_SPANS_MAX`` spans of aborted records of each partition: a chart has no room for more.
+
+    ``seen`` has the records of each partition in the order of their offsets.
+    """
     found: dict[int, list[tuple[int, int]]] = {}
     for one in seen:
         if one.kind == ABORTED:
@@ -200,12 +205,12 @@ def _searched(
 
 
 def _read(connection: Connection, partition: TopicPartition, offset: int, ends: questions.Ends) -> Iterator[Seen]:
-    """The records from an offset to the end, each with what it is; for as long as they are wanted."""
+    """Yield the records from an offset to the end of the partition, each with its kind."""
     admin = connection.admin
     open_since = _open_since(connection, partition) if ends.held_up else {}
     while offset < ends.end:
         raw = admin.partitions.read_batches(partition, offset, max_bytes=_FETCH_BYTES)
-        # Which transactions were aborted is only told to those who read no further than the last stable offset.
+        # A response lists aborted transactions only for a read_committed Fetch, which ends at the last stable offset.
         aborted = raw.aborted
         if offset < raw.last_stable_offset:
             aborted = admin.partitions.read_batches(partition, offset, stable_only=True, max_bytes=_FETCH_BYTES).aborted
@@ -215,7 +220,7 @@ def _read(connection: Connection, partition: TopicPartition, offset: int, ends: 
             if seen is not None and offset <= seen.record.offset < ends.end:
                 yield seen
         if next_offset <= offset:
-            return  # Compaction has left nothing up to the end.
+            return  # Compaction has left no batch up to the end.
         offset = next_offset
 
 
@@ -273,7 +278,7 @@ def _shown_text(value: bytes | dict[str, Any] | None, schemas: SchemaRegistry | 
 
 
 def _with_schema(value: bytes, schema_id: int, schemas: SchemaRegistry) -> ShownText:
-    """A value of Confluent's wire format; as it is, with the reason, if it cannot be decoded."""
+    """Return a value of Confluent's wire format decoded; or undecoded, with the reason, if that cannot be done."""
     payload = value[FRAME_BYTES:]
     try:
         schema = schemas.schema(schema_id)

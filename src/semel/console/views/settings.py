@@ -1,4 +1,4 @@
-"""Settings of brokers, topics and groups, with where each value comes from."""
+"""The page of the settings of a broker, topic or group, with the source of each value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One topic: its partitions, who reads it, its settings, and its records."""
+"""The page of one topic: its partitions, the groups that read it, its settings, and its records."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def topic(visit: Visit) -> Page:
         PartitionRow(
             state,
             ends.get(partition),
-            # Asked a moment later or earlier than the high watermark, which is never behind it.
+            # The log end is never below the high watermark, but the two were requested at different moments.
             max(log_ends[partition], ends[partition].end) if partition in log_ends and partition in ends else None,
             records.aborted.get(partition.partition, ()),
             sizes.get(partition),
@@ -71,13 +71,13 @@ def topic(visit: Visit) -> Page:
             "records": records,
             "line": _consuming(name, search),
         },
-        # Following looks at the end again and again; what was searched for stays on the page.
+        # A page that follows the end, or shows the latest records, is live; the result of a search does not change.
         live_every_s=1.0 if search.is_following else questions.FRESH_S + 0.5 if search.is_latest else None,
     )
 
 
 def _consuming(name: str, search: Search) -> str:
-    """The command that reads what is shown; a key is no option of it."""
+    """Return the command that reads the records that are shown; it has no option for a key."""
     options = ["--show-control", *option("--isolation", "read_uncommitted")]
     if search.partition is not None:
         options += option("--partition", search.partition)
@@ -89,7 +89,7 @@ def _consuming(name: str, search: Search) -> str:
 
 
 def _settings(visit: Visit, name: str) -> list[tuple[str, str]] | None:
-    """The topic's settings that are not at their defaults; ``None`` if this user may not see them."""
+    """Return the topic's settings that are not at their defaults; ``None`` if this user may not see them."""
     admin = visit.connection.admin
 
     def ask() -> list[tuple[str, str]] | None:

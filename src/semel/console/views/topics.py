@@ -1,4 +1,4 @@
-"""The list of topics, with the groups that read each and how far they are behind."""
+"""The page of all topics, with the groups that read each topic and their lag."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def groups_of(
     ends: Mapping[TopicPartition, questions.Ends],
     committed: Mapping[str, Mapping[TopicPartition, int]],
 ) -> list[GroupOfTopic]:
-    """The groups that have offsets of these partitions, the ones furthest behind first."""
+    """Return the groups that have offsets in these partitions, those with the largest lag first."""
     found = []
     for group_id, offsets in committed.items():
         own = {partition: offsets[partition] for partition in partitions if partition in offsets}
@@ -87,7 +87,7 @@ def groups_of(
 
 
 def sizes_of(connection: Connection, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int] | None:
-    """How much disk the largest replica of each takes; ``None`` if this user may not know."""
+    """Return the size of the largest replica of each partition; ``None`` if this user may not see it."""
     wanted = tuple(partitions)
 
     def ask() -> dict[TopicPartition, int] | None:

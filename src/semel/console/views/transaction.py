@@ -1,6 +1,6 @@
-"""One transactional id: what it is doing, what it holds up, and its life, transaction by transaction.
+"""The page of one transactional id: its state, the offsets that it holds up, and its past transactions.
 
-The life is read from the end of the logs, with a limit: a page is no place to read a whole log. ``semel txn trace``
+The past is read from the end of the logs, with a limit, so that a page never reads a whole log. ``semel txn trace``
 reads all of it.
 """
 
@@ -32,7 +32,7 @@ OUTCOME_TONES: Final = {"committed": "good", "aborted": "bad", "committing": "wa
 
 @dataclass(slots=True)
 class OneTransaction:
-    """One transaction: its states from the first with partitions to the last, and what it wrote."""
+    """One transaction: its states from the first with partitions to the last, and the records that it wrote."""
 
     epoch: int
     producer_id: int
@@ -60,7 +60,7 @@ class OneTransaction:
         return [partition for event in self.events for partition in event.partitions]
 
     def steps(self) -> list[tuple[Event, int]]:
-        """Each state with how long after the first it came."""
+        """Return each state with the time from the first state to it, in milliseconds."""
         return [(event, _ms(event) - self.begun_ms) for event in self.events]
 
 
@@ -106,7 +106,7 @@ def transaction(visit: Visit) -> Page:
 
 
 def terminate(visit: Visit) -> Page:
-    """Abort what is open, after its name was typed."""
+    """Abort the open transaction, if the visitor has typed the transactional id to confirm it."""
     name = visit.name("id")
     if visit.form.get("typed", "") != name:
         page = transaction(visit)
@@ -119,7 +119,7 @@ def terminate(visit: Visit) -> Page:
 
 
 def lives(history: Trace) -> list[OneTransaction]:
-    """Its transactions, the newest first, each with what it wrote."""
+    """Return the transactions of the transactional id, the newest first, each with the records that it wrote."""
     lived: list[OneTransaction] = []
     current: OneTransaction | None = None
     for event in history.events:
@@ -130,8 +130,8 @@ def lives(history: Trace) -> list[OneTransaction]:
             current = OneTransaction(event.epoch, event.producer_id, [])
             lived.append(current)
         current.events.append(event)
-    # From the end: at the beginning either may lack what compaction or the limit has left out. Up to V1 transactions of
-    # one producer have the same epoch; then the order decides.
+    # Matched from the newest: the oldest ones may lack states or records, because of compaction or the limit. Without
+    # transactions V2 the transactions of one producer have the same epoch; then the order decides.
     by_partition: dict[str, list[Written]] = {}
     for written in history.written:
         by_partition.setdefault(written.partition, []).append(written)
@@ -144,9 +144,12 @@ def lives(history: Trace) -> list[OneTransaction]:
 
 
 def history_of(visit: Visit, found: TransactionDescription) -> tuple[Trace | None, str | None]:
-    """Its life, or why it cannot be told. Read again only when the id has moved on: nothing else changes it."""
+    """Return the history of the transactional id, or the reason why it is not known.
+
+    It is read again only when the state of the id has changed: nothing else changes it.
+    """
     name = found.transactional_id
-    # The high watermarks are part of it while it is open: what it has written grows.
+    # The high watermarks are part of the question, because an open transaction writes more records.
     ends = questions.ends(visit.connection, found.partitions) if found.partitions else {}
     moved = (
         found.state,
@@ -166,7 +169,7 @@ def history_of(visit: Visit, found: TransactionDescription) -> tuple[Trace | Non
 
 
 def _holds_up(visit: Visit, found: TransactionDescription, history: Trace | None) -> list[HeldUp]:
-    """From the log if it could be read; else from the offsets alone."""
+    """Return the offsets that the transaction holds up: from its history, or else from the partitions' offsets."""
     if history is not None and history.state == found.state:
         return history.holds_up
     ends = questions.ends(visit.connection, found.partitions)
@@ -178,7 +181,7 @@ def _holds_up(visit: Visit, found: TransactionDescription, history: Trace | None
 
 
 def _readers(visit: Visit, holds_up: Sequence[HeldUp]) -> dict[str, list[str]]:
-    """The groups that have an offset in each partition; empty where there are too many groups to ask all."""
+    """Return the groups that have an offset in each partition; none if there are too many groups to ask for all."""
     committed = questions.committed(visit.connection) if holds_up else None
     found: dict[str, list[str]] = {held.partition: [] for held in holds_up}
     for group, offsets in sorted((committed or {}).items()):

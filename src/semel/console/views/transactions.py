@@ -1,4 +1,4 @@
-"""The transactional ids: the open ones first, the oldest of them at the top, with what they hold up."""
+"""The page of all transactional ids, those with the oldest open transactions first, and the offsets they hold up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TransactionRow:
     found: TransactionDescription | None
     age_ms: int | None
     held_up: int | None
-    """Offsets that read_committed readers of its partitions do not get; ``None`` if it holds up nothing."""
+    """How many offsets read_committed readers of its partitions do not get yet; ``None`` if there are none."""
 
 
 def transactions(visit: Visit) -> Page:
@@ -64,7 +64,7 @@ def transactions(visit: Visit) -> Page:
 
 
 def _listing(states: set[str], state: str, longer_s: int) -> str:
-    """The command that lists what is shown; a part of a name is no option of it."""
+    """Return the command that lists what is shown; it has no option for a part of a name."""
     wanted = sorted(one for one in states if state == one or (state == "open" and questions.is_open(one)))
     options = [word for one in wanted for word in option("--state", one)]
     if longer_s:
