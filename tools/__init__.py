@@ -1,4 +1,4 @@
-"""What the repository's own commands are made of: environment, Apache Kafka as a peer, servers as processes, checkers.
+"""Modules for the repository's own commands: environment, Apache Kafka as a peer, servers as processes, checkers.
 
-Nothing in here is shipped to users, and nothing in ``semel`` imports it. Tests, campaigns and benchmarks do.
+Nothing in this package is shipped to users, and nothing in ``semel`` imports it. Tests, campaigns and benchmarks do.
 """

@@ -1,7 +1,7 @@
-"""Which aborted transactions a log holds, worked out from what DumpLogSegments prints of its batches.
+"""Finds the aborted transactions of a log in the output of DumpLogSegments for its batches.
 
-A transaction of a producer opens with its first transactional batch and ends with its marker. The index of the segment
-that holds an ABORT marker has one entry for it, with the last stable offset as it stood once that marker was written.
+A transaction of a producer begins with its first transactional batch and ends with its marker. The transaction index of
+the segment with an ABORT marker has one entry for it, with the last stable offset after that marker was written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class AbortedTransaction:
 
 
 def aborted_transactions(segments: Mapping[int, list[str]]) -> dict[int, list[AbortedTransaction]]:
-    """By a segment's base offset: the aborted transactions whose marker it holds, if they also start in this log."""
+    """Return the aborted transactions by the base offset of the segment that has the marker.
+
+    Transactions whose first batch is not in this log are left out.
+    """
     open_since: dict[int, int] = {}
     aborted: dict[int, list[AbortedTransaction]] = {base_offset: [] for base_offset in sorted(segments)}
     for base_offset in aborted:

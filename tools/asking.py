@@ -1,4 +1,4 @@
-"""Questions to a broker in its own words, one connection each, so that it may die between two of them."""
+"""Single requests of the Kafka protocol to a broker, one connection each, so that it may be killed between two."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tools.patience import PATIENCE_S
 
 
 def ask(bootstrap_servers: str, key: ApiKey, version: int, message: object, *, timeout_s: float = PATIENCE_S) -> Any:
-    """The answer of the first of the brokers that is there. Raises OSError when none is, or not in time."""
+    """Send a request to the first broker that can be reached, and return the response.
+
+    Raises OSError if no broker can be reached or the response does not arrive in time.
+    """
     first, *others = bootstrap_servers.split(",")
     for server in others:
         with contextlib.suppress(OSError):
@@ -38,12 +41,15 @@ def _ask(server: str, key: ApiKey, version: int, message: object, timeout_s: flo
 def committed_offsets(
     bootstrap_servers: str, group: str, topic: str, partitions: int, *, timeout_s: float = PATIENCE_S
 ) -> list[int]:
-    """How far a group has read each partition, once no transaction is about to change it; 0 where it has not begun."""
+    """Return a group's committed offset of each partition, 0 if it has none.
+
+    Waits until no open transaction has offsets of these partitions (``require_stable``).
+    """
     request = OffsetFetchRequest(group, [OffsetFetchRequestTopic(topic, list(range(partitions)))], require_stable=True)
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            # Whoever asks for the coordinator first has its topic made.
+            # The first FindCoordinator request creates the coordinator's topic.
             found_at = ask(bootstrap_servers, ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group, key_type=0))
             answer = ask(f"{found_at.host}:{found_at.port}", ApiKey.OFFSET_FETCH, 7, request)
             found = answer.topics[0].partitions if answer.error_code == 0 else ()

@@ -1,11 +1,11 @@
-"""Make ``.venv`` what ``pyproject.toml`` asks for, and do nothing when it already is.
+"""Install into ``.venv`` the packages that ``pyproject.toml`` requires, and do nothing if they are already installed.
 
-Every ``make`` target calls this first, with whatever Python the machine has, so it uses the standard library only and
-keeps to syntax that an old interpreter can parse: that one must still be able to say that it is too old. A stamp in the
-environment holds the hash of what it was built from; while that matches, no network is needed.
+Every ``make`` target runs this first, with the Python that the machine has. So it uses only the standard library and
+syntax that an old interpreter can parse: on an old Python it must still print that the version is too old. A stamp file
+in the environment has the hash of ``pyproject.toml`` and the extra; while it matches, no network is needed.
 
-    python3 tools/bootstrap.py           with everything that development needs
-    python3 tools/bootstrap.py spark     with this extra only, for `make demo`; an environment with everything will do
+    python3 tools/bootstrap.py           with all extras, for development
+    python3 tools/bootstrap.py spark     with this extra only, for `make demo`; an environment with all extras is enough
 """
 
 import fcntl
@@ -21,14 +21,14 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".semel-stamp"
 CACHE = ROOT / ".cache"
-DEVELOPMENT = "dev"  # It has all the other extras in it.
+DEVELOPMENT = "dev"  # This extra includes all others.
 
 
 def main() -> int:
     extra = sys.argv[1] if len(sys.argv) > 1 else DEVELOPMENT
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "bootstrap.lock").open("w") as lock:
-        # Two make commands at once must not install into the same folder at once.
+        # Two make commands at the same time must not install into the folder at the same time.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if up_to_date(extra):
             return 0
@@ -41,7 +41,7 @@ def stamp_of(extra: str) -> str:
 
 
 def up_to_date(extra: str) -> bool:
-    # The interpreter is followed too: a .venv whose Python was uninstalled is a folder full of dead links.
+    # The interpreter is checked too: if its Python was uninstalled, .venv has only dead links to it.
     if not STAMP.exists() or not (VENV / "bin" / "python").exists():
         return False
     return STAMP.read_text() in (stamp_of(extra), stamp_of(DEVELOPMENT))
@@ -65,11 +65,11 @@ def build(extra: str) -> int:
             return refuse(f"{chosen} -m venv failed. On Debian and Ubuntu: apt-get install python3-venv")
     why = SIZES.get(extra, "") if is_new else "because pyproject.toml changed, or more is needed than there was"
     say(f"installing semel[{extra}] into .venv, {why}")
-    # Without build isolation pip asks the network for nothing that is already installed.
+    # Without build isolation pip does not download packages that are already installed.
     if run([python, "-m", "pip", "install", *QUIET, "setuptools>=77.0.3"]) != 0:
         return refuse("pip could not install setuptools; the lines above say why (no network?)")
     target = f"{ROOT}[{extra}]"
-    # The first time takes minutes: pip shows what it downloads, with a bar where there is a terminal.
+    # The first installation takes minutes: pip shows its downloads, with a progress bar on a terminal.
     options = QUIET[1:] if is_new else QUIET
     if run([python, "-m", "pip", "install", *options, "--no-build-isolation", "--editable", target]) != 0:
         return refuse(f"pip could not install the packages of semel[{extra}]; the lines above say why (no network?)")
@@ -86,7 +86,7 @@ def new_enough_python() -> "str | None":
         return sys.executable
     for minor in range(19, PYTHON_MIN[1] - 1, -1):
         found = shutil.which(f"python3.{minor}")
-        # pyenv leaves shims on PATH for versions it will not run: ask before believing.
+        # pyenv leaves shims on PATH for versions that cannot be run, so each one is tried.
         if found and run([found, "-c", "import venv"], quiet=True) == 0:
             return found
     return None

@@ -1,4 +1,4 @@
-"""``make demo-broker``: a broker at work, killed, back again, and asked to account for every record."""
+"""``make demo-broker``: a broker under load is killed and restarted, and then all its records are checked."""
 
 from __future__ import annotations
 

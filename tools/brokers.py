@@ -1,4 +1,4 @@
-"""The brokers that tests and benchmarks put side by side: Semel as ``semel serve``, and Apache Kafka from its jars."""
+"""The brokers that tests and benchmarks compare: Semel as ``semel serve``, and Apache Kafka from its jars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from semel.testing import certificate
 from tools.kafka_jars import KAFKA_4, jars_of, java
 from tools.server import HOST, Launch, Server, free_port
 
-# A test or a benchmark works with one node: nothing can be replicated, and nobody should wait for a second member.
+# A test or a benchmark uses one broker: nothing can be replicated. A new group does not wait for more members.
 _ONE_NODE = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -30,11 +30,11 @@ def semel(
     checkout: Path | None = None,
     secured: Sequence[str] = (),
 ) -> Server:
-    """A Semel broker with its data under ``folder``. Not started yet.
+    """Return a Semel broker with its data under ``folder``. It is not started yet.
 
-    ``checkout``: the root of another version of this repository, whose source is run instead of the installed one.
-    ``secured``: the security protocols of further listeners, on ports of their own. With TLS they have the certificate
-    of ``semel.testing``, unless the settings say another.
+    ``checkout`` is the root of another version of this repository, whose source is run instead of the installed one.
+    ``secured`` are the security protocols of further listeners, on ports of their own. With TLS they have the
+    certificate of ``semel.testing``, unless the settings name another.
     """
     folder.mkdir(parents=True, exist_ok=True)
     port, metrics_port = free_port(), free_port()
@@ -63,9 +63,10 @@ def apache_kafka(
     heap: str = "1g",
     secured: Sequence[str] = (),
 ) -> Server:
-    """An Apache Kafka broker, its own controller, with its data formatted under ``folder``. Not started yet.
+    """Return an Apache Kafka broker that is its own controller, with formatted data under ``folder``. It is not started
+    yet.
 
-    ``secured``: as for Semel.
+    ``secured`` are the security protocols of further listeners, as for ``semel``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     port, controller_port = free_port(), free_port()
@@ -96,7 +97,7 @@ def apache_kafka(
 
 
 def _certificate(folder: Path, secured: Sequence[str]) -> dict[str, str]:
-    """The settings of both brokers for a certificate of localhost, where one is needed."""
+    """Return the settings for a certificate of localhost, the same for both brokers; none if no listener has TLS."""
     if not any(protocol.endswith("SSL") for protocol in secured):
         return {}
     file = folder / "broker.pem"
@@ -105,9 +106,9 @@ def _certificate(folder: Path, secured: Sequence[str]) -> dict[str, str]:
 
 
 def run_java(main_class: str, arguments: Sequence[str], *, version: str = KAFKA_4) -> str:
-    """Everything that a program from Kafka's jars prints; raises JavaFailed when it ends with an error."""
+    """Run a program from Kafka's jars and return its output. Raises JavaFailed if it ends with an error."""
     command = [java(), *_java_options(version), main_class, *arguments]
-    # Kafka's tools report some of what they find to stderr: it is read in its place among the rest.
+    # Kafka's tools print some findings to stderr: it goes to the same pipe as stdout, to keep the order of lines.
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         raise JavaFailed(f"{main_class} ended with code {done.returncode}", done.stdout)

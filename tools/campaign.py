@@ -1,11 +1,12 @@
 """Long runs of what ``make test`` runs short: ``python -m tools.campaign [NAME]``; without a name, all of them in turn.
 
-A campaign is a module ``tools/campaigns/NAME.py`` with ``COUNT`` and ``run(seed) -> dict`` whose ``passed`` is the
-verdict; with ``SOURCES`` if it rests on more than the product and these tools, with ``AT_ONCE`` if so many of its
-seeds may run side by side, each in a process of its own, and with ``RESULTS_KEPT_MAX`` if its verdict names each of
-more than twenty runs. Every result is one line of ``.cache/campaigns/NAME.jsonl``, written before the next run starts,
-with the hash of the source it is true of: an interrupted campaign goes on where it was, and a changed source starts it
-again. A campaign that is through leaves its verdict in ``benchmarks/results/campaign-NAME.json``.
+A campaign is a module ``tools/campaigns/NAME.py`` with ``COUNT`` and ``run(seed) -> dict``, whose ``passed`` is the
+verdict. It may have ``SOURCES``, folders on which its result depends besides the product and these tools; ``AT_ONCE``,
+how many seeds may run at the same time, each in a process of its own; and ``RESULTS_KEPT_MAX``, if its verdict should
+list each of more than twenty runs. Every result is one line of ``.cache/campaigns/NAME.jsonl``, written before the next
+run starts, with the hash of the source that was tested: an interrupted campaign continues where it was, and after a
+change of the source it starts again. A finished campaign writes its verdict to
+``benchmarks/results/campaign-NAME.json``.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def run_all(campaign: Campaign, name: str, count: int, source: str, results: Pat
 
 
 def results_of(run: Run, seeds: list[int], at_once: int) -> Iterator[dict[str, Any]]:
-    """In the order of the seeds, however many run side by side."""
+    """Yield the results in the order of the seeds, also if several run at the same time."""
     if at_once == 1:
         yield from map(partial(result_of, run), seeds)
         return
@@ -99,10 +100,10 @@ def result_of(run: Run, seed: int) -> dict[str, Any]:
 
 
 def noted(name: str, source: str, results: Path, result: dict[str, Any]) -> bool:
-    """Put on record before anything else happens."""
+    """Write the result to the file, sync it and print it. Return whether the run has passed."""
     line = {"source": source, **result}
     with results.open("a") as file:
-        # In a line of its own, also where an interrupted campaign left half a line.
+        # An interrupted campaign may have left half a line: the result must be on a line of its own.
         file.write(("\n" if _ends_within_a_line(results) else "") + json.dumps(line) + "\n")
         file.flush()
         os.fsync(file.fileno())
@@ -113,7 +114,8 @@ def noted(name: str, source: str, results: Path, result: dict[str, Any]) -> bool
 
 
 def write_verdict(name: str, source: str, lines: list[dict[str, Any]], kept_max: int) -> None:
-    """What is kept of a campaign: how many passed, which did not, and its counts added up; and each run, if few."""
+    """Write the verdict of a campaign: how many runs passed, the failed seeds, the totals, and each run if there are
+    at most ``kept_max``."""
     verdict = {
         "campaign": name,
         "runs": len(lines),
@@ -130,12 +132,12 @@ def write_verdict(name: str, source: str, lines: list[dict[str, Any]], kept_max:
 
 
 def _in_short(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what was printed: that is for whoever looks into a failure, on the machine where it happened."""
+    """Return the result without long texts, such as the output: they are needed only to find the cause of a failure."""
     return {name: value for name, value in line.items() if not isinstance(value, str) or 0 < len(value) <= 100}
 
 
 def totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """Whole numbers are counts and are added up, also one level down; of times and of memory, the most counts."""
+    """Return the totals of all whole numbers, also one level down: the sums, or the largest of times and of memory."""
     added: Counter[str] = Counter()
     for line in lines:
         for name, value in line.items():
@@ -173,7 +175,7 @@ def _ends_within_a_line(results: Path) -> bool:
 
 
 def source_hash(further: Iterable[str] = ()) -> str:
-    """Of everything a verdict rests on: the product, from wherever it is imported, and the tools that judge it."""
+    """Return the hash of the sources on which a verdict depends: the imported product, these tools, and ``further``."""
     digest = hashlib.sha256()
     for root in (Path(semel.__file__).parent, ROOT / "tools", *[ROOT / folder for folder in further]):
         for path in sorted(root.rglob("*.py")):

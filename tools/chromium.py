@@ -24,7 +24,7 @@ def browser() -> Iterator[Browser]:
     found = executable()
     assert found is not None, "there is no chromium on PATH"
     with sync_playwright() as playwright:
-        # Within a container, or as root, Chromium's own sandbox cannot be set up. Only pages of the test are opened.
+        # In a container, or as root, Chromium's sandbox cannot be set up. It is safe: only the test's pages are opened.
         started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
         try:
             yield started

@@ -1,4 +1,4 @@
-"""Looks at a group's committed offsets all the time: they never go back, and never behind what was acknowledged."""
+"""Polls a group's committed offsets: they must never decrease, and never be lower than an acknowledged commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ _PAUSE_S: Final = 0.1
 
 
 class CommittedWatch:
-    """``acknowledged`` says what members were told is committed; it is asked before the broker is, so it is older."""
+    """Polls the committed offsets of one group in a thread.
+
+    ``acknowledged`` returns the offsets whose commits were acknowledged to members. It is called before the broker is
+    asked, so its result is never newer.
+    """
 
     def __init__(
         self,
@@ -30,7 +34,7 @@ class CommittedWatch:
         self.looks = 0
         self._bootstrap_servers = bootstrap_servers
         self._group = group
-        # Not only stable ones: a transaction that is decided adds to what is seen here, and takes nothing away.
+        # Without require_stable: the end of a transaction can only increase the offsets that are returned here.
         self._request = OffsetFetchRequest(group, [OffsetFetchRequestTopic(topic, list(range(partitions)))])
         self._acknowledged = acknowledged
         self._stopping = threading.Event()
@@ -45,7 +49,7 @@ class CommittedWatch:
         self._thread.join()
 
     def compare(self, partition: int, offset: int, acknowledged: Mapping[int, int]) -> None:
-        """Remember an offset that was found, and whether it should have been higher."""
+        """Remember an offset that was returned; record an anomaly if it should have been higher."""
         before = max(self.offsets[partition], acknowledged.get(partition, 0))
         if offset < before:
             self.anomalies.append(f"{self._group}: the offset of partition {partition} went from {before} to {offset}")
@@ -57,7 +61,7 @@ class CommittedWatch:
             try:
                 answer = ask(self._bootstrap_servers, ApiKey.OFFSET_FETCH, 7, self._request)
             except OSError:
-                continue  # The broker is away.
+                continue  # The broker cannot be reached now.
             if answer.error_code != ErrorCode.NONE:
                 continue
             self.looks += 1

@@ -1,4 +1,4 @@
-"""``make console-pictures``: the pictures of docs/console.md, taken in Chromium of a console on a small shop."""
+"""``make console-pictures``: takes the pictures of docs/console.md in Chromium, from a console with example data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 SIZE_BYTES_MAX = 100_000
 
-# Name, page, width, height, what to wait for; light, unless the name says dark.
+# Name, page, width, height, the selector to wait for. The colour scheme is light, unless the name ends with "dark".
 PICTURES = (
     ("console-overview", "/", 1200, 720, "#live.on"),
     ("console-topics", "/topics", 1200, 430, "#live.on"),
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def take(folder: Path, chromium: Browser, address: str) -> Iterator[Path]:
-    """Each picture, as it is there."""
+    """Take the pictures, and yield the path of each."""
     for name, path, width, height, awaited in PICTURES:
         context = chromium.new_context(
             base_url=address,
@@ -89,7 +89,7 @@ def take(folder: Path, chromium: Browser, address: str) -> Iterator[Path]:
 
 
 def watch_rates(chromium: Browser, address: str) -> None:
-    """Rates are measured while a page shows them."""
+    """Keep a page open for a while, because rates are measured only while a page shows them."""
     page = chromium.new_page()
     page.goto(address)
     page.wait_for_timeout(RATE_SECONDS * 1000)
@@ -98,7 +98,7 @@ def watch_rates(chromium: Browser, address: str) -> None:
 
 @contextmanager
 def clicks(servers: str) -> Iterator[None]:
-    """Some records in every tenth of a second, more and fewer."""
+    """Send a varying number of records to ``clicks`` ten times a second."""
     ends = threading.Event()
 
     def produce() -> None:
@@ -120,7 +120,7 @@ def clicks(servers: str) -> Iterator[None]:
 
 @contextmanager
 def pipeline(servers: str) -> Iterator[None]:
-    """What a pipeline leaves on the brokers."""
+    """Write the records and offsets that a Spark pipeline leaves on the brokers."""
     source = TopicPartition("clicks", 0)
     run_pipeline(source, owner="totals-pipeline", group="totals-job", bootstrap_servers=servers)
     yield
@@ -128,7 +128,7 @@ def pipeline(servers: str) -> Iterator[None]:
 
 @contextmanager
 def console(servers: str) -> Iterator[str]:
-    """The address of a console as its users start it."""
+    """Start a console with the command that users use, and yield its address."""
     command: list[Any] = [sys.executable, "-m", "semel", "console", "--listen", "127.0.0.1:0", "--allow-changes"]
     process = subprocess.Popen([*command, "--bootstrap-server", servers], stdout=subprocess.PIPE, text=True)
     try:

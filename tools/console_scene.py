@@ -1,4 +1,4 @@
-"""A small shop on a broker, for pictures and tests of the console: topics, groups, and transactions in every state."""
+"""Example data of a shop, for pictures and tests of the console: topics, groups, and transactions in every state."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tools.patience import PATIENCE_S
 
 OPEN_ID = "payments-2"
 HOSTILE_ID = "<img src=x onerror=alert(1)>/../'\"&;$(id)"
-"""A name for a group and a transactional id. Topics have plainer names: brokers see to that."""
+"""A hostile name for a group and a transactional id. Brokers refuse such a name for a topic."""
 
 
 @contextmanager
 def shop(**settings: Any) -> Iterator[None]:
-    """Topics ``orders`` and ``payments``, a group ``billing`` with a member, one without, three transactional ids."""
+    """Create the topics, a group ``billing`` with a member, a group without one, and three transactional ids."""
     with ExitStack() as stack:
         admin = stack.enter_context(Admin(**settings))
         for name, partitions in (("orders", 3), ("payments", 2), ("audit.events", 1), ("clicks", 6)):
@@ -44,7 +44,7 @@ def shop(**settings: Any) -> Iterator[None]:
                 group_id="billing",
                 auto_offset_reset="earliest",
                 client_id="billing-worker-1",
-                max_poll_interval_ms=24 * 3_600_000,  # It polls no more, and is to stay a member.
+                max_poll_interval_ms=24 * 3_600_000,  # It must stay a member, although it does not poll again.
             )
         )
         consumer.subscribe(["orders"])
@@ -52,7 +52,7 @@ def shop(**settings: Any) -> Iterator[None]:
             pass
         consumer.commit()
         opened = stack.enter_context(
-            # Long enough for it to stay open while it is looked at.
+            # Long enough that the transaction stays open while the pages are shown.
             Producer(**settings, transactional_id=OPEN_ID, transaction_timeout_ms=15 * 60_000)
         )
         opened.begin()
@@ -68,9 +68,11 @@ def shop(**settings: Any) -> Iterator[None]:
 
 
 def run_pipeline(source: TopicPartition, *, owner: str, group: str, **settings: Any) -> None:
-    """What a Spark pipeline leaves on the wire that has started, committed batch 0, lost its driver in batch 1, and
-    committed that with the next driver. It reads nine records of ``source``, and writes five to a topic ``totals``, to
-    which another producer writes as well."""
+    """Write what a Spark pipeline writes to the brokers when it has started and committed batch 0, its driver has died
+    in batch 1, and the next driver has committed that batch.
+
+    It reads nine records of ``source`` and writes five to a topic ``totals``, to which another producer writes as well.
+    """
 
     def batch(producer: Producer, number: int, end: int, records: int) -> None:
         producer.begin()
@@ -91,7 +93,7 @@ def run_pipeline(source: TopicPartition, *, owner: str, group: str, **settings: 
         batch(first, 0, end=5, records=3)
         first.commit()
         batch(first, 1, end=9, records=2)
-        # The next driver aborts what the first one has left open, and fences it.
+        # The next driver fences the first one, which aborts its open transaction.
         with Producer(**settings, transactional_id=owner) as second:
             batch(second, 1, end=9, records=2)
             second.commit()
@@ -99,7 +101,7 @@ def run_pipeline(source: TopicPartition, *, owner: str, group: str, **settings: 
 
 
 def _finished(settings: dict[str, Any]) -> None:
-    """Transactions that have ended, committed and aborted."""
+    """Write transactions and end them: some are committed, one is aborted."""
     with Producer(**settings, transactional_id="payments-1") as producer:
         for number in range(5):
             producer.begin()

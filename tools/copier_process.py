@@ -1,4 +1,4 @@
-"""A copier as a process that is watched: one that gives up or hangs is started again, and counted."""
+"""A copier as a supervised process: if it gives up or hangs, it is started again, and that is counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Copier:
 
     name: str
     module: str | None
-    """``None`` is the one that is not in Python."""
+    """The Python module; ``None`` for the copier in Java."""
 
     def command(self) -> Sequence[str]:
         if self.module is not None:
@@ -46,7 +46,7 @@ JAVA_COPIER: Final = Copier("java", None)
 
 
 class CopierProcess:
-    """Runs until all is copied, with however many processes that takes: ``tend`` now and then."""
+    """Runs a copier until everything is copied. ``tend`` must be called often: it restarts the process if needed."""
 
     def __init__(self, copier: Copier, task: Task, output: Path, *, hang_s_max: float) -> None:
         self.gave_up = 0
@@ -62,7 +62,7 @@ class CopierProcess:
         return self._process.poll() == 0
 
     def tend(self) -> None:
-        """Start it again if it is gone without being done, or has not got on for too long."""
+        """Start the copier again if it has ended early, or has made no progress for too long."""
         code = self._process.poll()
         if code == 0:
             return

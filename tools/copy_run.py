@@ -1,10 +1,9 @@
-"""Kill a broker with SIGKILL while a topic is copied in transactions, again and again, and judge the copy.
+"""Kills a broker with SIGKILL several times while a topic is copied in transactions, and checks the copy.
 
-A kill falls after so many further records, a little later than that, and sometimes a second time while the broker is
-still recovering. Each partition of the copy must then be, to a read_committed reader, the same list of records as its
-source: nothing lost, nothing twice, nothing out of order, nothing that was aborted. No transaction may have been seen
-older than its timeout and the time in which the broker sweeps; and, since a broker that is away ends nothing, the
-longest time for which it was.
+A kill happens shortly after a random number of further records, and sometimes a second time while the broker is still
+recovering. To a read_committed reader, each partition of the copy must then be the same list of records as its source:
+nothing lost, duplicate, out of order or aborted. No transaction may have been open for longer than its timeout, plus
+the interval in which the broker looks for expired ones, plus the longest time for which the broker was down.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ PARTITIONS: Final = 4
 GROUP: Final = "copiers"
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 SWEEP_MS_MAX: Final = 15_000
-# So much of the source is held back until the last kill: none of them comes when all is copied already.
+# The part of the source that is written only after the last kill, so that no kill happens when all is already copied.
 _HELD_BACK: Final = 0.05
 
 
 class Killable(Protocol):
-    """A broker that is killed, or one of a cluster."""
+    """A broker that is killed, or a cluster of which one broker is killed."""
 
     @property
     def bootstrap_servers(self) -> str: ...
@@ -44,15 +43,15 @@ class Killable(Protocol):
     def kill(self) -> None: ...
 
     def launch_process(self) -> None:
-        """Begin to start it again."""
+        """Start its process, without waiting until the broker is ready."""
 
     def start(self) -> object:
-        """Start it again; it is ready when this returns."""
+        """Start the broker again; it is ready when this returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The brokers that lead the partitions of the two topics, and the group whose coordinator is wanted."""
+    """The brokers that lead the partitions of the two topics, and a group with the wanted coordinator."""
 
     source: Sequence[int]
     target: Sequence[int]
@@ -91,7 +90,10 @@ def copy_under_kills(
     placement: Placement | None = None,
     replicas: int = 1,
 ) -> CopyRun:
-    """The verdict on one copy by one client while the server, which runs, is killed. It runs again afterwards."""
+    """Copy a topic with one client while the running server is killed, and return the verdict.
+
+    The server runs again afterwards.
+    """
     started = time.monotonic()
     chosen = random.Random(seed)
     source, target = "source", target_of(copier)
@@ -112,7 +114,7 @@ def copy_under_kills(
     try:
         with TransactionAges(server.bootstrap_servers) as ages:
             for number in range(kills):
-                # Spread over the first nine tenths: each of them meets a copier at work.
+                # Kills are spread over the first nine tenths, so that the copier still runs at each of them.
                 goal = int(records * 0.9 * (number + chosen.random()) / kills)
                 _wait_until_copied(process, goal)
                 time.sleep(chosen.uniform(0.0, 0.02))
@@ -160,7 +162,7 @@ def transactional_id_of(copier: Copier) -> str:
 
 
 def differences(expected: list[bytes], found: list[bytes]) -> list[str]:
-    """Every way in which a partition's copy is not its source; all values of the source are different."""
+    """Return the differences between a partition's copy and its source, whose values are all different."""
     if found == expected:
         return []
     counted, told = Counter(found), []
@@ -174,7 +176,7 @@ def differences(expected: list[bytes], found: list[bytes]) -> list[str]:
 
 
 def values_of(records: int) -> list[list[bytes]]:
-    """So many different values: those of each partition, in order."""
+    """Return ``records`` different values: those of each partition, in order."""
     return [
         [f"record {number}".encode().ljust(60, b".") for number in range(partition, records, PARTITIONS)]
         for partition in range(PARTITIONS)
@@ -182,7 +184,7 @@ def values_of(records: int) -> list[list[bytes]]:
 
 
 def fill(bootstrap_servers: str, topic: str, values: Sequence[Sequence[bytes]], numbers: Iterable[int]) -> None:
-    """Write those of the values that have these numbers, and wait until they are acknowledged."""
+    """Write the values with these numbers, and wait until they are acknowledged."""
     failed: list[KafkaError] = []
 
     def answered(error: KafkaError | None, message: Message) -> None:
@@ -202,7 +204,7 @@ def fill(bootstrap_servers: str, topic: str, values: Sequence[Sequence[bytes]], 
 def read_committed(
     bootstrap_servers: str, topic: str, *, partitions: int = PARTITIONS, timeout_s: float = PATIENCE_S
 ) -> list[list[bytes]]:
-    """What a read_committed reader sees of each partition, up to where it ends now."""
+    """Return the values that a read_committed consumer sees in each partition, up to its current end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -234,7 +236,7 @@ def read_committed(
 
 
 def _wait_until_copied(process: CopierProcess, more_than: int) -> None:
-    """Return once so many are copied, or all; no progress at all in time is a TimeoutError."""
+    """Wait until more than ``more_than`` records are copied, or all. Raises TimeoutError if there is no progress."""
     copied, deadline = process.copied, time.monotonic() + 2 * PATIENCE_S
     while process.copied <= more_than and not process.is_done:
         process.tend()
@@ -255,7 +257,10 @@ def _too_old(ages: TransactionAges, timeout_ms: int, sweep_ms_max: int, longest_
 
 
 def _still_open(server: Killable) -> list[str]:
-    """Markers may be on their way when the last commit is answered; soon they are not."""
+    """Return the transactions that are still undecided a while after the last commit was answered.
+
+    Markers may be written after the answer, so the check is repeated for some time.
+    """
     undecided: dict[str, int] = {}
 
     def are_decided() -> bool:

@@ -1,4 +1,4 @@
-"""A counter in a metadata store, which several processes count up: no number may be written twice."""
+"""A counter in a metadata store, which several processes increment: no number may be written twice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from semel.metadata.store import MetadataStore, VersionConflict, compare_and_set
 
 
 async def count_up(store: MetadataStore, times: int) -> list[int]:
-    """Add one so many times; the numbers that this store was told it has written."""
+    """Increment the counter ``times`` times. Return the numbers whose writes succeeded."""
     written: list[int] = []
     while len(written) < times:
         known = await store.get("/counter")

@@ -1,7 +1,7 @@
-"""A real broker under load on a disk in trouble, again and again, and then told to stop in the middle of it.
+"""Runs a real broker under load while its disk fails several times, and stops it during the last failure.
 
-After each trouble everything must go on by itself. SIGTERM must end the process in time however the disk is. Then it is
-started again, and what was acknowledged and committed must be there, once and in order.
+After each failure the broker must continue without a restart. SIGTERM must end the process in time in spite of the
+disk. Then it is started again, and every acknowledged and committed record must be there, once and in order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What happens to the disk under a real broker, and is over again: full, no descriptors, hanging, gone.
+"""Temporary failures of a real broker's disk: full, no descriptors, hanging syncs, a missing directory.
 
-``full`` needs a file system of its own, a small one in memory (``mount -t tmpfs``): that takes root. The others do not.
+``full`` needs a small file system in memory (``mount -t tmpfs``), and therefore root. The others do not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BALLAST_STEP_BYTES = 256 * 1024
 
 @contextlib.contextmanager
 def server_on(folder: Path, kind: str) -> Iterator[Server]:
-    """A broker that this can be done to. Not started yet."""
+    """Return a broker on whose disk this failure can be caused. It is not started yet."""
     if kind == HANGS:
         port = free_port()
         command = [sys.executable, "-m", "tools.hanging_broker", str(folder / "data"), str(port), str(folder / "hangs")]
@@ -64,7 +64,7 @@ def in_trouble(server: Server, kind: str, random: Random) -> Iterator[None]:
         try:
             yield
         finally:
-            with contextlib.suppress(ProcessLookupError):  # It may have been told to stop.
+            with contextlib.suppress(ProcessLookupError):  # The process may have been stopped meanwhile.
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
     elif kind == HANGS:
         (folder / "hangs").touch()

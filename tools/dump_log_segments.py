@@ -1,11 +1,11 @@
-"""Whether Apache Kafka's own DumpLogSegments finds every file of a data directory sound.
+"""Checks every file of a data directory with Apache Kafka's own DumpLogSegments.
 
-The tool prints what it thinks and ends with code 0 whatever it thought, so its output is held against a list of the
-lines that a sound file gives: **a line that is not known to be good is a finding**. Two things that it reads without
-judging, aborted transactions and where a segment starts, are compared here with the batches of the log itself.
+The tool prints its findings and ends with code 0 in any case, so its output is compared with a list of the lines that
+it prints for a sound file: **a line that is not known to be good is a finding**. The tool does not check aborted
+transactions and where a segment starts: these are compared here with the batches of the log itself.
 
-The broker must have been stopped: files that are being written are not expected to agree with each other. The tool
-opens indexes for writing and may shorten a torn one, so this is for data that can be spared.
+The broker must be stopped: files that are being written need not agree with each other. The tool opens indexes for
+writing and may truncate an incomplete one, so use it only on data that may be changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from tools.aborted_transactions import AbortedTransaction, aborted_transactions
 from tools.brokers import JavaFailed, run_java
 
-# Kafka's metadata quorum keeps its own kind of log here; the tool reads it with another decoder.
+# The log of Kafka's metadata quorum has its own record format, which the tool reads with another option.
 _NOT_PARTITIONS = ("__cluster_metadata-",)
 _FILES_PER_RUN = 200
 _TXNINDEX_ENTRY_BYTES = 34
@@ -31,9 +31,9 @@ _GOOD_LINES = {
     ".txnindex": re.compile(r"version: 0 producerId: "),
     ".snapshot": re.compile(r"producerId: "),
 }
-# What is wrong is printed after the last file, under a line that ends with the file's path.
+# Errors are printed after the last file, under a line that ends with the file's path.
 _REPORT_ON = re.compile(r"(?P<what>[A-Z].*) in :?(?P<path>/.+\.\w+)$")
-# The tool counts on from -1 in every file, so each segment but the first is said to have a gap before its first record.
+# The tool counts from -1 in every file, so it reports a gap before the first record of each segment but the first.
 _FIRST_RECORD = re.compile(r"Non-consecutive offsets|  -1 is followed by \d+$")
 _GAP = re.compile(r"  \d+ is followed by \d+$")
 
@@ -54,13 +54,13 @@ class Report:
 
 
 def examine(data_dir: Path, *, compacted: frozenset[str] = frozenset()) -> Report:
-    """Read every file of every partition with Kafka's tool. ``compacted`` names topics whose offsets may have gaps."""
+    """Check every file of every partition with Kafka's tool. ``compacted`` are topics whose offsets may have gaps."""
     partitions = [folder for folder in sorted(data_dir.iterdir()) if _is_partition(folder)]
     files = {
         suffix: [path for folder in partitions for path in sorted(folder.glob(f"*{suffix}"))] for suffix in _GOOD_LINES
     }
     findings: list[Finding] = []
-    # Sanity first: reading an index in any other way makes the tool cut off what is not a whole entry.
+    # The sanity check must be first: with other options the tool truncates an index after its last complete entry.
     for suffix in (".index", ".timeindex"):
         _judge(suffix, _dump(files[suffix], ["--index-sanity-check"], findings), frozenset(), findings)
     dumped = {suffix: _dump(paths, _options(suffix), findings) for suffix, paths in files.items()}
@@ -88,7 +88,7 @@ def _is_partition(folder: Path) -> bool:
 
 
 def _dump(paths: list[Path], options: list[str], findings: list[Finding]) -> dict[Path, list[str]]:
-    """The lines that the tool prints for each file, many files to one start of Java."""
+    """Return the lines that the tool prints for each file. Each start of Java reads many files."""
     sections: dict[Path, list[str]] = {}
     waiting = list(paths)
     while waiting:
@@ -102,7 +102,7 @@ def _dump(paths: list[Path], options: list[str], findings: list[Finding]) -> dic
         read = _sections(output.splitlines())
         sections |= read
         if failed:
-            # The tool gives up at the first file it cannot read; those behind it were not looked at.
+            # The tool stops at the first file that it cannot read; the files after it were not read.
             culprit = list(read)[-1] if read else group[0]
             findings.append(Finding(culprit, "the tool failed on it"))
             waiting = waiting[waiting.index(culprit) + 1 :]
@@ -160,7 +160,7 @@ def _wrong_aborted_transactions(
         known = [entry for entry in indexed if entry.first_offset >= min(segments)]
         if known != expected:
             yield Finding(path, f"aborted transactions {known}, but the log holds {expected}")
-        # The tool stops quietly at an entry that is cut short.
+        # The tool stops without an error at an incomplete entry.
         if path.exists() and path.stat().st_size % _TXNINDEX_ENTRY_BYTES != 0:
             yield Finding(path, f"{path.stat().st_size} bytes is no multiple of {_TXNINDEX_ENTRY_BYTES}")
 

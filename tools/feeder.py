@@ -1,4 +1,4 @@
-"""A steady trickle of records into every partition of a topic, so that whoever stops reading falls behind."""
+"""Sends records steadily to every partition of a topic, so that the lag of a consumer that stops reading grows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PAUSE_S: Final = 0.05
 
 
 class Feeder:
-    """Sends from a thread of its own, in order, until ``finish``. Record n of a partition has offset n.
+    """Sends records from a thread of its own, in order, until ``finish``. Record n of a partition has offset n.
 
-    While ``is_enough`` says so it sends nothing: what readers have to catch up with must not grow with the time that
-    they take, or they never do on a machine that is too slow for the pace.
+    While ``is_enough`` returns true it sends nothing, so that the lag of readers is limited: on a machine that is too
+    slow for the rate they would never catch up.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class Feeder:
         return self._stopping.is_set()
 
     def ends(self) -> list[int]:
-        """How many records of each partition are acknowledged."""
+        """Return how many records of each partition are acknowledged."""
         assert not self._failed, f"{self._topic} could not be fed: {self._failed[0]}"
         return list(self._acknowledged)
 
     def stop(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._stopping.set()
         self._thread.join()
 
     def finish(self, timeout_s: float = PATIENCE_S) -> list[int]:
-        """Send no more; where each partition ends once everything is acknowledged."""
+        """Stop sending, wait until everything is acknowledged, and return the end offset of each partition."""
         self.stop()
         assert self._producer.flush(timeout_s) == 0, f"{self._topic} was not fed within {timeout_s:.0f} s"
         return self.ends()

@@ -1,7 +1,7 @@
-"""docs/pictures/first-minutes.svg: a terminal in which Semel is met for the first time.
+"""Draws docs/pictures/first-minutes.svg: a terminal with the first commands of a new user.
 
-The session is really run, on a terminal, against a broker of its own; what is drawn is what it printed. A picture whose
-session prints the same, but for times and ids, is left as it is, so that it changes only when the commands do.
+The commands are really run, on a terminal, with a broker of their own; the picture shows their output. If the output is
+the same except for times and ids, the picture is not written, so that it changes only when the commands do.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def session() -> Screen:
-    """Run the commands; returns all that a terminal would show."""
+    """Run the commands. Return everything that a terminal would show."""
     screen = Screen()
     with tempfile.TemporaryDirectory(prefix="semel-picture-") as folder, running(semel(Path(folder))) as server:
         screen.type(SERVE)
@@ -58,12 +58,15 @@ def session() -> Screen:
 
 
 def without_times(text: str) -> str:
-    """What stays the same from one run to the next."""
+    """Return the text without the parts that differ from run to run."""
     return _VARIABLE.sub("#", text)
 
 
 def _ready_line(server: Server) -> str:
-    """It answers a moment before it says so. On a busy machine it may have had something else to say before."""
+    """Return the broker's line that says that it is ready.
+
+    The broker serves requests a moment before it prints the line, and may have printed other lines before it.
+    """
 
     def ready() -> list[str]:
         return [line for line in server.printed().splitlines(keepends=True) if line.startswith("semel ready")]
@@ -73,7 +76,7 @@ def _ready_line(server: Server) -> str:
 
 
 def _run(command: str, server: Server) -> str:
-    """What it prints to a terminal: colours and all."""
+    """Return the output of a command on a terminal, with colours."""
     reader, writer = pty.openpty()
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "SEMEL_BOOTSTRAP_SERVERS": server.bootstrap_servers, "TERM": "xterm"}
@@ -94,12 +97,12 @@ def _run(command: str, server: Server) -> str:
 def _read(reader: int) -> bytes:
     try:
         return os.read(reader, 65_536)
-    except OSError:  # How Linux says that nobody has the other end open any more.
+    except OSError:  # On Linux: no process has the other end of the terminal open any more.
         return b""
 
 
 def _as_by_default(text: str, server: Server) -> str:
-    """As it would be without the options that keep this broker out of the way of others."""
+    """Return the text with the default address and folder instead of those that this broker uses to avoid conflicts."""
     text = re.sub(r", metrics on \S+", "", text)
     return text.replace(server.bootstrap_servers, "127.0.0.1:9092").replace(str(server.data_dir), "semel-data")
 

@@ -1,8 +1,8 @@
-"""Kafka's frames by hand: just enough to ask a broker whether it is there, and to load it without a client library.
+"""Encodes a few requests of the Kafka protocol by hand, to probe a broker and to load it without a client library.
 
-A frame is a four-byte length and that many bytes. Every request opens with (api key, api version, correlation id,
-client id). Versions used here are old ones without tagged fields, which every broker from 2.1 to 4.x serves and which
-make the bytes of a request constant, so that a load generator builds it once.
+A frame is a four-byte length and that many bytes. Every request begins with (api key, api version, correlation id,
+client id). The versions used here are old ones without tagged fields, which every broker from 2.1 to 4.x supports. The
+bytes of a request are constant, so that a load generator encodes it only once.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ def request_header(api_key: int, api_version: int, correlation_id: int, client_i
 
 
 def metadata_request(correlation_id: int = 0) -> bytes:
-    """Metadata v1 for no topic: the list of brokers."""
+    """Return a Metadata v1 request for no topic, which is answered with the list of brokers."""
     return framed(request_header(METADATA, 1, correlation_id) + struct.pack(">i", 0))
 
 
 def produce_request(topic: str, partition: int, batch: bytes, *, acks: int = -1, correlation_id: int = 0) -> bytes:
-    """Produce v7 of one batch to one partition. Its answer always has ``produce_response_size(topic)`` bytes."""
+    """Return a Produce v7 request with one batch. Its response always has ``produce_response_size(topic)`` bytes."""
     return _produce_request(topic, [partition], batch, acks, correlation_id)
 
 
 def produce_request_to_all(topic: str, partitions: int, batch: bytes, *, acks: int = -1) -> bytes:
-    """Produce v7 of the same batch to every partition of a topic."""
+    """Return a Produce v7 request with the same batch for every partition of a topic."""
     return _produce_request(topic, list(range(partitions)), batch, acks, 0)
 
 
 def produce_response_size(topic: str) -> int:
-    """Length of a framed Produce v7 answer for one partition, which is the same whether it succeeded or not."""
+    """Return the length of a framed Produce v7 response for one partition, the same for success and error."""
     partition = struct.calcsize(">ihqqq")
     return 4 + 4 + 4 + 2 + len(topic.encode()) + 4 + partition + 4
 
 
 def produce_response_error(frame: bytes | memoryview, topic: str) -> int:
-    """The error code in a framed Produce v7 answer for one partition."""
+    """Return the error code in a framed Produce v7 response for one partition."""
     at = 4 + 4 + 4 + 2 + len(topic.encode()) + 4 + 4
     code: int = struct.unpack_from(">h", frame, at)[0]
     return code
 
 
 def fetch_request(topic: str, partition: int, offset: int, *, max_bytes: int, correlation_id: int = 0) -> bytes:
-    """Fetch v11 of one partition, without a fetch session, which waits for at most half a second."""
+    """Return a Fetch v11 request for one partition, without a fetch session, which waits for at most half a second."""
     body = struct.pack(">iiiibii", -1, 500, 1, max_bytes, 0, 0, -1)
     body += struct.pack(">i", 1) + _string(topic)
     body += struct.pack(">iiiqqi", 1, partition, -1, offset, -1, max_bytes)
@@ -69,7 +69,7 @@ def fetch_request(topic: str, partition: int, offset: int, *, max_bytes: int, co
 
 
 def record_batch(values: list[bytes], timestamp_ms: int) -> bytes:
-    """A batch v2 of records without key, headers or producer: the least that a broker accepts."""
+    """Return a batch (v2) of records without keys, headers and producer id: the minimum that a broker accepts."""
     records = b"".join(_record(value, delta) for delta, value in enumerate(values))
     last = len(values) - 1
     checked = struct.pack(">hiqqqhii", 0, last, timestamp_ms, timestamp_ms, -1, -1, -1, len(values)) + records
@@ -77,13 +77,16 @@ def record_batch(values: list[bytes], timestamp_ms: int) -> bytes:
 
 
 def receive_frame(connection: socket.socket) -> bytes:
-    """One frame's payload from a blocking socket; raises ConnectionError when the other side closes first."""
+    """Receive one frame from a blocking socket and return its payload.
+
+    Raises ConnectionError if the other side closes the connection first.
+    """
     (length,) = _LENGTH.unpack(_receive(connection, 4))
     return _receive(connection, length)
 
 
 def brokers_answering(host: str, port: int, timeout_s: float) -> int:
-    """How many brokers the one at this address knows of; 0 when it does not answer or is not part of a cluster yet."""
+    """Return how many brokers the broker at this address lists; 0 if it does not answer or is in no cluster yet."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(metadata_request())

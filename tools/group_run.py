@@ -1,10 +1,10 @@
-"""Disturb the members of a group and its broker, again and again, while the group reads a topic; and judge the group.
+"""Injects faults into the members of a group and its broker while the group reads a topic, and checks the group.
 
-Faults come in a seeded order: members join and leave, are killed with SIGKILL, are stopped for longer than their
-session and go on as zombies; the broker is killed in the middle of a rebalance. After each fault every partition must
-be read past what was there when the fault was over, and until then none may stand still for half a minute: no partition
-is left alone. Committed offsets never go back. At the end every record was read at least once, and a copy that was made
-in transactions equals its source, partition by partition.
+Faults come in a seeded order: members join and leave, are killed with SIGKILL, or are stopped for longer than their
+session timeout and go on as zombies; the broker is killed in the middle of a rebalance. After each fault every
+partition must be read beyond its end at that time. Until then each must make progress within half a minute, so that
+none is left without a member. Committed offsets must never decrease. At the end every record must have been read at
+least once, and a copy that was made in transactions must equal its source, partition by partition.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tools.server import Server
 PARTITIONS: Final = 24
 SESSION_TIMEOUT_MS: Final = 3_000
 STUCK_S_MAX: Final = 30.0
-"""On a machine that is quiet. A test, which may run on a busy one, allows more."""
+"""How long a partition may make no progress on an idle machine. A test, which may run on a busy one, allows more."""
 BEHIND_MAX: Final = 300
-"""When a partition has so many records that are not read, no more are added."""
+"""While a partition has more unread records than this, no more are sent."""
 
-# What the broker is to be started with, so that a member's death is noticed in seconds.
+# The settings of the broker, with which a member's death is noticed in seconds.
 SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
@@ -58,7 +58,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who is in the group. Members are of these libraries in turn, and start one after the other."""
+    """One group: its members use these libraries in turn, and start one after the other."""
 
     group: str
     libraries: tuple[Library, ...]
@@ -102,7 +102,7 @@ def disturb(
     stuck_s_max: float = STUCK_S_MAX,
     pause_s: float = PAUSE_S,
 ) -> GroupRun:
-    """The verdict on groups that read one topic each while they, or the server that runs, are disturbed."""
+    """Run groups that read one topic each, inject faults into them and the running server, and return the verdict."""
     started = time.monotonic()
     chosen = random.Random(seed)
     anomalies: list[str] = []
@@ -174,7 +174,7 @@ class _Group:
             member.kill()
 
     def grow(self) -> None:
-        """From one member to all of them; the first is at work when the others come."""
+        """Start all members. The first one has partitions before the others start."""
         self._wait_until_at_work(self.start())
         if CONFLUENT in self.plan.libraries:
             self._wait_until_all_have_offsets()
@@ -184,8 +184,11 @@ class _Group:
             self._wait_until_at_work(member)
 
     def _wait_until_at_work(self, member: MemberProcess) -> None:
-        """One of another library that never gets there is replaced, and counted: kafka-python 3.0.12 sometimes turns
-        round and round when it starts, and asks the broker for nothing."""
+        """Wait until a member has partitions.
+
+        A member of another library that does not get any is replaced, and counted: kafka-python 3.0.12 sometimes loops
+        forever when it starts, without sending a request.
+        """
         try:
             member.wait_until_assigned(self.stuck_s_max if member.library is OWN else self.stuck_s_max / 2)
         except TimeoutError:
@@ -195,8 +198,12 @@ class _Group:
             self._replace(member).wait_until_assigned(self.stuck_s_max)
 
     def _wait_until_all_have_offsets(self) -> None:
-        """librdkafka 2.16.0 asks for the beginning of a partition that has no offset. If a rebalance overtakes the
-        answer, it reads from the beginning half a second later, whatever it has read meanwhile, and commits that."""
+        """Wait until the group has committed an offset in every partition.
+
+        librdkafka 2.16.0 requests the first offset of a partition without a committed offset. If a rebalance happens
+        before the response, it reads from the beginning half a second later, even if it has read records meanwhile, and
+        commits those offsets.
+        """
         deadline = time.monotonic() + self.stuck_s_max
         while not all(self.watch.offsets):
             if time.monotonic() > deadline:
@@ -222,7 +229,7 @@ class _Group:
         return member
 
     def tend(self) -> None:
-        """A member that has given up is replaced by a new one, and counted."""
+        """Replace each member whose process has ended by a new one, and count it."""
         for member in [member for member in self.members if member.exit_code is not None]:
             self._replace(member)
 
@@ -248,14 +255,14 @@ class _Group:
             case Fault.PAUSE:
                 self._at_least_one(besides=member)
                 member.pause()
-                # Long enough that it is put out, and its partitions and transactions are taken from it.
+                # Long enough that the member is removed from the group, and its partitions are reassigned.
                 time.sleep(SESSION_TIMEOUT_MS / 1000 * 1.5)
                 member.resume()
             case Fault.KILL_BROKER:
                 raise AssertionError("the broker is not of one group")
 
     def begin_rebalance(self, chosen: random.Random) -> None:
-        """Somebody comes or goes; whether the group has noticed is left open."""
+        """Start a member, or let one leave or die, without waiting until the group has noticed it."""
         if len(self.members) > self.plan.members and chosen.random() < 0.7:
             member = chosen.choice(self.members)
             if chosen.random() < 0.5:
@@ -267,19 +274,22 @@ class _Group:
             self.start()
 
     def goals(self) -> list[int]:
-        """Past the present ends, so that a record is among it which came after the fault; as long as records come."""
+        """Return the offset up to which each partition must be read.
+
+        It is one past the current end, for a record that is sent after the fault; the end itself if no more are sent.
+        """
         return [end + (not self.feeder.is_finished) for end in self.feeder.ends()]
 
     def is_shared(self) -> bool:
         return all(member.told.assigned for member in self.members)
 
     def unread(self, ends: Sequence[int]) -> dict[int, int]:
-        """How far the partitions are read that are not read up to these ends."""
+        """Return the committed offsets of the partitions that are not read up to these ends."""
         offsets = enumerate(zip(self.watch.offsets, ends, strict=True))
         return {partition: offset for partition, (offset, end) in offsets if offset < end}
 
     def stands_still(self, partition: int, offset: int) -> bool:
-        """Whether it is read only up to this offset, and there is more. What is to come is the feeder's affair."""
+        """Whether the partition is still read only up to this offset, although more records are acknowledged in it."""
         return self.watch.offsets[partition] == offset < self.feeder.ends()[partition]
 
     def _is_far_behind(self) -> bool:
@@ -287,14 +297,17 @@ class _Group:
         return any(len(values) - offset > BEHIND_MAX for offset, values in pairs)
 
     def leave(self) -> None:
-        """All at once, so that none has to take over from the others."""
+        """Let all members leave at the same time, so that none gets the partitions of the others."""
         for member in self.members:
             member.ask_to_leave()
         for member in self.members:
             self._wait_until_left(member)
 
     def acknowledged(self) -> dict[int, int]:
-        """What members were told is committed; nothing of transactions, whose markers are written later."""
+        """Return the highest offset of each partition whose commit was acknowledged to a member.
+
+        Empty for a transactional group, because the markers are written after the acknowledgement.
+        """
         if self.plan.is_transactional:
             return {}
         highest: dict[int, int] = {}
@@ -304,7 +317,7 @@ class _Group:
         return highest
 
     def anomalies(self) -> list[str]:
-        """Called when all is over: what is wrong with what was read."""
+        """Return the anomalies of what was read and committed. Called after all members have left."""
         found = [*self.watch.anomalies]
         ends = self.feeder.ends()
         if self.watch.offsets != ends:
@@ -327,7 +340,7 @@ class _Group:
         return found
 
     def described(self) -> object:
-        """The group as its coordinator sees it."""
+        """Return the coordinator's description of the group."""
         try:
             with blocking.Admin(bootstrap_servers=self.server.bootstrap_servers) as admin:
                 return admin.groups.describe(self.plan.group)
@@ -338,14 +351,15 @@ class _Group:
         return self.members[0].printed() if self.members else ""
 
     def _had_timed_out(self, member: MemberProcess) -> bool:
-        """On a busy machine a transaction takes too long now and then. Its producer must then begin anew."""
+        """Whether a transaction of the member has timed out. It can happen on a busy machine; then the member's
+        process must end and be started again, with a new producer."""
         return f"the transaction of {member.role.name} has timed out" in self.server.launch.output.read_text()
 
     def _wait_until_left(self, member: MemberProcess) -> None:
         try:
             member.wait()
         except TimeoutError:
-            self.gave_up.append(member)  # And is killed: the others go on without it as soon as its session is over.
+            self.gave_up.append(member)  # It is killed later. The others continue when its session has timed out.
 
     def _take(self, member: MemberProcess) -> None:
         self.members.remove(member)
@@ -357,7 +371,7 @@ class _Group:
 
 
 def _kill_broker(server: Server, groups: Sequence[_Group], chosen: random.Random) -> None:
-    """While every group is about to rebalance, in the middle of it, or just through."""
+    """Kill and restart the broker shortly before, during or after a rebalance of every group."""
     for group in groups:
         group.begin_rebalance(chosen)
     time.sleep(chosen.uniform(0.0, 1.5))
@@ -366,10 +380,10 @@ def _kill_broker(server: Server, groups: Sequence[_Group], chosen: random.Random
 
 
 def _catch_up(groups: Sequence[_Group], after: str, stuck_s_max: float) -> float:
-    """Return once every partition is read past its present end and every member has partitions; the seconds it took.
+    """Wait until every partition is read beyond its current end and every member has partitions.
 
-    A group with a partition that stands still for too long before that, or that is read and not shared for so long, is
-    stuck, and that is a TimeoutError.
+    Return the seconds that it took. Raises TimeoutError if a partition makes no progress for too long before that, or
+    if everything is read and a member has no partitions for too long.
     """
     started = time.monotonic()
     goals = [(group, group.goals()) for group in groups]
@@ -377,7 +391,7 @@ def _catch_up(groups: Sequence[_Group], after: str, stuck_s_max: float) -> float
     since: dict[tuple[int, int, int], float] = {}
     while True:
         now = time.monotonic()
-        # Of every partition that is not read, since when it stands where it stands.
+        # For every partition that is not read: since when its committed offset has not changed.
         since = {
             (number, partition, offset): since.get((number, partition, offset), now)
             for number, (group, ends) in enumerate(goals)

@@ -1,4 +1,4 @@
-"""A broker on a disk whose syncs hang while there is a file: ``python -m tools.hanging_broker FOLDER PORT FILE``."""
+"""A broker on a disk whose syncs hang while FILE exists: ``python -m tools.hanging_broker FOLDER PORT FILE``."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""What a log must show, given what was sent and what was acknowledged.
+"""Checks the records of a log against the records that were sent and acknowledged.
 
-Several producers send numbered records, each counting up on each partition. Whatever happened to the broker meanwhile,
-the log read afterwards is judged by these rules (the names are those of Jepsen's analyses of Kafka):
+Several producers send numbered records to each partition. Whatever faults the broker had meanwhile, the log that is
+read afterwards is judged by these rules (the names are those of Jepsen's analyses of Kafka):
 
     lost-write            acknowledged, and not in the log
     inconsistent-offset   acknowledged at one offset, found at another
     duplicate             found at more than one offset
     nonmonotonic          found after a record that the same producer sent later to the same partition
-    unsent                found, and nobody sent it
+    unsent                found, and no producer sent it
     unresolved            neither acknowledged nor refused, although the broker was healthy for long enough at the end
 
-A record whose send failed or was never answered may be there or not: both are true to what its sender was told.
+A record whose send failed or was never answered may be there or not: both are correct.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 
 class Sent(NamedTuple):
-    """One record's identity: the ``sequence``-th that this producer sent to this partition."""
+    """The identity of a record: the ``sequence``-th that this producer sent to this partition."""
 
     partition: int
     producer: int
@@ -47,7 +47,7 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """What senders did and were told. Written while the test runs, judged when it is over."""
+    """The records that producers sent, and their outcomes. It is written during the test and checked afterwards."""
 
     sent: set[Sent] = field(default_factory=set)
     acknowledged: dict[Sent, int] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Anomaly:
 
 
 def anomalies(history: History, log: Iterable[Found]) -> list[Anomaly]:
-    """Every way in which the log contradicts the history; an empty list is the verdict "exactly once, in order"."""
+    """Return all contradictions between the log and the history; none means "exactly once, in order"."""
     found = sorted(log)
     offsets: dict[Sent, list[int]] = {}
     for record in found:

@@ -15,7 +15,7 @@ SOURCES = ("tests/simulation",)
 
 
 def run(seed: int) -> dict[str, Any]:
-    # A seed says which mix of protocols: each kind gets every one of them.
+    # The seed selects the mix of protocols and the scenario so that each scenario runs with every mix.
     copies = seed // len(MIXES) % 2
     scenario = cluster_copies_in_transactions if copies else cluster_reads_with_plain_commits
     return {"mix": " and ".join(MIXES[seed % len(MIXES)]), **simulate(scenario, seed)}

@@ -1,4 +1,4 @@
-"""Five thousand damages of a data directory: flipped, cut, zeroed, deleted and older files, each started twice."""
+"""Five thousand damaged data directories, each started twice, with flipped, cut, zeroed, deleted and older files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCES = ("tests/simulation",)
 
 def run(seed: int) -> dict[str, Any]:
     logger = logging.getLogger("semel")
-    logger.propagate = False  # Its lines are still heard by what looks for tracebacks in them.
+    logger.propagate = False  # The handler that looks for tracebacks still receives the lines.
     logger.addHandler(logging.NullHandler())
     try:
         partitions = withstand(seed)

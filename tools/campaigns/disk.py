@@ -1,4 +1,4 @@
-"""A full disk, no descriptors, hanging syncs, a directory that is gone: twenty sequences each, under real processes."""
+"""A full disk, no descriptors, hanging syncs, a missing directory: twenty runs of each with real processes."""
 
 from __future__ import annotations
 

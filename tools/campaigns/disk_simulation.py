@@ -1,4 +1,4 @@
-"""Five hundred simulations of our clients and our broker on a disk that is full, hangs, or is not where it was."""
+"""Five hundred simulations of our clients and our broker on a disk that is full, hangs, or is missing."""
 
 from __future__ import annotations
 

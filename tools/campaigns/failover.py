@@ -1,7 +1,7 @@
-"""A transactional copy over three replicated brokers, as processes, of which one after the other is killed or paused.
+"""A transactional copy with three replicated broker processes, which are killed or paused one after the other.
 
-Thirty ``kill -9`` and thirty SIGSTOP, by our client and by confluent-kafka in turn: of a partition's leader, of each
-coordinator and of the controller.
+Thirty times SIGKILL and thirty times SIGSTOP, with our client and with confluent-kafka in turn: a partition's leader,
+each coordinator and the controller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STRIKES = (Strike.KILL, Strike.PAUSE)
 KILLS = 5
 COUNT = 6 * len(STRIKES)
 RECORDS = 40_000
-# A transaction is not to end for want of time while a coordinator is paused: then the client would have to begin again.
+# A transaction must not time out while a coordinator is paused: otherwise the client would have to start again.
 TRANSACTION_TIMEOUT_MS = 40_000
 
 

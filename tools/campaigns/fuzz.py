@@ -1,13 +1,13 @@
-"""Five million inputs for the decoders, then half a million frames for a broker with a canary beside them.
+"""Five million inputs for the decoders, then half a million frames for a broker that a canary client uses meanwhile.
 
-Seeds 0 to 49: 100,000 inputs each, for every decoder (``tools/fuzz``); some 20 seconds a seed. Seeds 50 to 74: 20,000
+Seeds 0 to 49: 100,000 inputs each, for every decoder (``tools/fuzz``); about 20 seconds a seed. Seeds 50 to 74: 20,000
 frames each, in sessions on a broker of its own with a plain listener, one with TLS, one with SASL, and one with both
-(``tools/hostile``); some 40 seconds a seed, and a start, a stop and two more starts. On one core the whole takes 40
-minutes.
+(``tools/hostile``); about 40 seconds a seed, and a start, a stop and two more starts. On one core all seeds together
+take 40 minutes.
 
-A live seed fails for what every trial fails for (a crash, a traceback, a record of the canary that is lost or twice,
-300 MB, a log of 2 MiB, an end that takes 10 seconds), and for a wait of the canary of more than a second, the time
-aside in which the machine kept it or the broker waiting for a processor.
+A seed with a broker fails for the same reasons as every trial (a crash, a traceback, a lost or duplicate record of the
+canary, 300 MB of memory, a log of 2 MiB, a stop that takes 10 seconds), and if the canary waited for more than a
+second, not counting the time in which it or the broker waited for a processor.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def run(seed: int) -> dict[str, Any]:
 
 def _decoders(seed: int) -> dict[str, Any]:
     logger = logging.getLogger("semel")
-    logger.propagate = False  # A record of a kind that is not known is worth a line, and here are a million.
+    logger.propagate = False  # Each record of an unknown type logs a line, and here are a million of them.
     logger.addHandler(logging.NullHandler())
     return run_seed(all_targets(), seed, INPUTS).to_json()
 

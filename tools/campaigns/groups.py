@@ -1,6 +1,6 @@
-"""Fifty ``kill -9`` of the broker under rebalances, in ten runs, with members that are killed, stopped and leave.
+"""Fifty ``kill -9`` of the broker during rebalances, in ten runs, with members that are killed, paused and leave.
 
-Each run has one group, the next one of the mixes below: of one library or of several, of up to twelve members.
+Each run has one group, with the next one of the mixes below: one library or several, with up to twelve members.
 """
 
 from __future__ import annotations

@@ -29,6 +29,6 @@ _KINDS: tuple[Scenario[Counter[Fault]], ...] = (
 
 
 def run(seed: int) -> dict[str, Any]:
-    # A seed says which mix of protocols: each kind gets every one of them.
+    # The seed selects the mix of protocols and the scenario so that each scenario runs with every mix.
     scenario = _KINDS[seed // len(MIXES) % len(_KINDS)]
     return {"mix": " and ".join(MIXES[seed % len(MIXES)]), **simulate(scenario, seed)}

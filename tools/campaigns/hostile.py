@@ -1,4 +1,4 @@
-"""Every attack of ``tools/hostile`` on a broker of its own, then ten more seeds of each fuzz; a canary beside all."""
+"""Every attack of ``tools/hostile`` on a broker of its own, then ten more seeds of each fuzz, all with a canary."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ KILLS = 5
 
 
 def run(seed: int) -> dict[str, Any]:
-    # The system's memory survives the process, so Apache Kafka's way of flushing must lose nothing here either.
+    # The page cache survives the process, so nothing may be lost with flush=os, which is Apache Kafka's way, either.
     flush = ("commit", "os")[seed % 2]
     with (
         tempfile.TemporaryDirectory(prefix="semel-kill-") as folder,

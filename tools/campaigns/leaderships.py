@@ -1,8 +1,8 @@
-"""How long three thousand partitions are without a leader when the broker that led all of them is killed.
+"""Measures how long three thousand partitions have no leader when the broker that led all of them is killed.
 
 Time counts from the kill, so it includes the detection: the other brokers notice that connections are refused. A
-partition has its leader when a record that was sent to it after the kill is acknowledged by all in-sync replicas. So
-the time includes a client that learns of three thousand leaders. What brokers say to Metadata is told beside it.
+partition has a leader again when a record that was sent to it after the kill is acknowledged with ``acks=all``. So the
+time includes that a client gets three thousand new leaders. The time until Metadata names them is in the result, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(seed: int) -> dict[str, Any]:
             retry_backoff_max_ms=50,
         ) as producer,
     ):
-        # Half of the partitions go to either of the two that stay.
+        # Each of the two other brokers becomes the leader of half of the partitions.
         assignments = {number: [first, *others[number % 2 :], *others[: number % 2]] for number in range(PARTITIONS)}
         admin.topics.create(_TOPIC, assignments=assignments)
         _send_to_each(producer)
@@ -56,7 +56,7 @@ def run(seed: int) -> dict[str, Any]:
 
 
 def _send_to_each(producer: blocking.Producer) -> float:
-    """When the last of them was acknowledged."""
+    """Send a record to each partition. Return the time at which the last one was acknowledged."""
     sent = [producer.send(_TOPIC, b"record", partition=number) for number in range(PARTITIONS)]
     for future in sent:
         future.result(PATIENCE_S)
@@ -64,6 +64,9 @@ def _send_to_each(producer: blocking.Producer) -> float:
 
 
 def _elected(cluster: StruckCluster, former: int) -> float:
-    """When Metadata named another leader for each partition; asked after the last acknowledgement, so a bound."""
+    """Return a time at which Metadata named another leader for each partition.
+
+    It is an upper bound, because Metadata is requested only after the last acknowledgement.
+    """
     wait_until(lambda: former not in cluster.leaders_of(_TOPIC), "a partition is still led by the broker that is gone")
     return time.monotonic()

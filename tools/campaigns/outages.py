@@ -1,9 +1,10 @@
-"""How long a partition and a coordinator are away when a broker of three is killed, stopped or paused.
+"""Measures how long a partition and a coordinator are unavailable when one of three brokers is killed, stopped or
+paused.
 
 Producers with a short request timeout write to every partition, one of them in transactions, without a pause. The
-longest time between two acknowledgements that begins before the aim has passed is the outage. Every broker is struck in
-turn. It is started again as soon as it has ended; the longest time that begins later is told too, and not judged: a
-process that starts takes the processors of a small machine from all others.
+outage is the longest time between two acknowledgements that begins within the limit (``MS_MAX``) after the strike.
+Every broker is struck in turn, and started again as soon as it has ended. The longest time that begins later is in the
+result, too, but has no limit: a starting process takes processor time from all others on a small machine.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tools.patience import PATIENCE_S, wait_until
 
 COUNT: Final = 9
 PARTITIONS: Final = 6
-# ZooKeeper's.
+# The tick time of ZooKeeper, by which sessions can expire late.
 TICK_MS: Final = 2_000
 MS_MAX: Final = {
     Strike.KILL: 2_000,
@@ -74,7 +75,7 @@ def run(seed: int) -> dict[str, Any]:
 
 
 class _Probe(threading.Thread):
-    """Writes one record after the other, or one transaction after the other, and notes when each is acknowledged."""
+    """Writes records or transactions one after the other, and remembers when each is acknowledged."""
 
     def __init__(self, cluster: StruckCluster, partition: int, transactional_id: str | None = None) -> None:
         super().__init__(name=f"probe {partition} {transactional_id}", daemon=True)
@@ -90,7 +91,7 @@ class _Probe(threading.Thread):
         return bool(self._acknowledged_s) and time.monotonic() - self._acknowledged_s[-1] < 1
 
     def longest_gap_ms(self, since_s: float, until_s: float) -> int:
-        """Of those that begin between these moments."""
+        """Return the longest time between two acknowledgements that begins between these two moments."""
         moments = [moment for moment in tuple(self._acknowledged_s) if moment >= since_s]
         gaps_s = [after - before for before, after in pairwise(moments) if before < until_s]
         return round(1000 * max(gaps_s, default=PATIENCE_S))
@@ -104,7 +105,7 @@ class _Probe(threading.Thread):
             try:
                 self._produce()
             except KafkaError:
-                continue  # Its transaction was ended for it, or a record expired: with a new producer.
+                continue  # Its transaction was aborted, or a record expired: continue with a new producer.
 
     def _produce(self) -> None:
         with blocking.Producer(

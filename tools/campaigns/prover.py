@@ -1,7 +1,7 @@
-"""The prover on applications that are known to be exactly-once or not, each under every scenario that fits it.
+"""Runs the prover on applications that are known to be exactly-once or not, each in every scenario that fits it.
 
-``make test`` runs each planted bug under the scenario that is made for it. Here a proof has to find it by itself, and
-to pass those that are right, with other random kills for each seed.
+``make test`` runs each planted bug in the scenario that is made for it. Here a proof with all scenarios has to find the
+bug, and to pass the correct applications, with other random kills for each seed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Every state of three replicas, in scopes that are too large for ``make test``: a seed is the number of a scope.
+"""Searches all states of three replicas, in scopes that are too large for ``make test``. A seed is a scope's number.
 
-Some have millions of states, and take gigabytes of memory and some ten minutes.
+Some scopes have millions of states, and need gigabytes of memory and about ten minutes.
 """
 
 from __future__ import annotations

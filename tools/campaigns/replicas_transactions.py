@@ -14,5 +14,5 @@ SOURCES = ("tests/simulation",)
 
 
 def run(seed: int) -> dict[str, Any]:
-    # An even seed compacts the internal topics: both versions do.
+    # With an even seed the internal topics are compacted, so the version depends on seed // 2: both are run with it.
     return simulate(replicated_transactions_v1 if seed // 2 % 2 else replicated_transactions_v2, seed)

@@ -1,4 +1,4 @@
-"""Every simulation in ``tests/simulation``, seed by seed; one that fails prints the command that replays it."""
+"""Runs every simulation in ``tests/simulation``, seed by seed; a failed one prints the command that replays it."""
 
 from __future__ import annotations
 

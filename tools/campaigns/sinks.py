@@ -1,9 +1,9 @@
 """Two hundred and forty kills of a pipeline with a topic and five sinks (SQLite, files, Delta, Iceberg, Postgres).
 
-Each run is ten kills: of the driver, of a worker that runs its tasks, of the broker and the database, and of drivers
-that were replaced and go on. The first twelve runs are on Semel, the others on Apache Kafka: on each of them everything
-that can be killed is, at every step at which it can be. A step that was to be reached and was not fails its run, and
-the verdict counts the hits. Workers of Spark itself are killed in ``tests/spark/test_sinks.py``.
+Each run has ten kills: of the driver, of a worker that runs its tasks, of the broker and the database; in some of them
+a driver was replaced and goes on. The first twelve runs are on Semel, the others on Apache Kafka; on each of them every
+process is killed at every step at which it can be. A run fails if a chosen step was not reached, and the verdict counts
+the kills. Workers of Spark itself are killed in ``tests/spark/test_sinks.py``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Two hundred kills of a pipeline on Semel and fifty on Apache Kafka: driver, tasks, broker, at every named point.
 
-Each run is ten kills of one pipeline. The first twenty runs are on Semel, the last five on Apache Kafka; every other
-one keeps state, and half of either kind have two writers for each batch, as large batches have. All that can be killed
-is, wherever it can be: on Semel three times at least, on Apache Kafka once. A point that was to be reached and was not
-fails its run, and the verdict counts the hits. The last seed of the campaign runs the tests that take too long for
-``make test``.
+Each run has ten kills of one pipeline. The first twenty runs are on Semel, the last five on Apache Kafka. Every second
+run is stateful, and half of each kind have two writers for each batch, as large batches have. Every process is killed
+at every point at which it can be: on Semel at least three times, on Apache Kafka at least once. A run fails if a chosen
+point was not reached, and the verdict counts the kills. The last seed of the campaign runs the tests that take too long
+for ``make test``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ ON_SEMEL = 20
 
 
 def kills_of(seed: int) -> list[Kill]:
-    """Runs of one broker that keep state go on where the one before of this kind ended, and so do those without."""
+    """Return the kills of a run. Among the stateful runs on one broker, and among the others, each run continues the
+    list of kills where the run before it ended."""
     on_this_broker = seed if seed < ON_SEMEL else seed - ON_SEMEL
     return chosen_kills((on_this_broker + 1) // 2, KILLS, order=seed, is_stateful=seed % 2 == 1)
 

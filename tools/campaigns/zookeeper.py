@@ -1,4 +1,4 @@
-"""Three stores count on an ensemble of three real ZooKeeper servers, which are killed, paused and started again."""
+"""Three metadata stores increment a counter on three real ZooKeeper servers, which are killed, paused and restarted."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ async def _count(servers: list[ZooKeeperServer], chance: Random) -> dict[str, An
     faults: dict[str, int] = {"leaders_killed": 0, "followers_killed": 0, "paused": 0}
     disturbing = asyncio.ensure_future(_disturb(servers, chance, faults))
     numbers: list[int] = []
-    # A fast machine may be done before the first fault: the last round begins after the ensemble has lost its leader.
+    # A fast machine may finish before the first fault, so the last round begins only after a leader was killed.
     is_last_round = False
     while not is_last_round:
         is_last_round = faults["leaders_killed"] > 0
         for written in await asyncio.gather(*(count_up(store, COUNTED) for store in stores)):
             numbers += written
         if disturbing.done():
-            disturbing.result()  # Raises what ended the faults.
+            disturbing.result()  # Raises the error that ended the faults.
     disturbing.cancel()
     await asyncio.gather(disturbing, return_exceptions=True)
     for store in stores:
@@ -57,7 +57,7 @@ async def _count(servers: list[ZooKeeperServer], chance: Random) -> dict[str, An
 
 
 async def _disturb(servers: list[ZooKeeperServer], chance: Random, faults: dict[str, int]) -> None:
-    """One server at a time: the two others go on. The leader is the first."""
+    """Kill or pause one server at a time, so that the two others continue. The first one is the leader."""
     while True:
         await asyncio.sleep(chance.random())
         is_first = not faults["leaders_killed"]

@@ -1,4 +1,4 @@
-"""A copier on aiokafka: whatever fails is aborted; what cannot be aborted is given up."""
+"""A copier with aiokafka: after an error it aborts the transaction; if that is not possible, it gives up."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def copy_all(task: Task) -> None:
 async def _copy(
     producer: AIOKafkaProducer, task: Task, positions: list[int], polled: dict[TopicPartition, Any]
 ) -> list[int]:
-    """One transaction, aborted if anything fails. Returns how far it went."""
+    """Copy the records in one transaction, aborted after any error. Return the new positions."""
     reached = positions[:]
     async with producer.transaction():
         for partition, messages in polled.items():

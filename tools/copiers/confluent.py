@@ -1,4 +1,4 @@
-"""A copier on confluent-kafka, which is librdkafka: retriable calls are called again, the rest aborted or given up."""
+"""A copier with confluent-kafka (librdkafka): it retries after retriable errors, and otherwise aborts or gives up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def main() -> None:
 def _copy(
     producer: Producer, consumer: Consumer, task: Task, positions: list[int], messages: list[Message]
 ) -> list[int]:
-    """One transaction. Returns how far it went."""
+    """Copy the records in one transaction. Return the new positions."""
     reached = positions[:]
     producer.begin_transaction()
     for message in messages:

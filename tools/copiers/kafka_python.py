@@ -1,4 +1,4 @@
-"""A copier on kafka-python: whatever fails is aborted; what cannot be aborted is given up."""
+"""A copier with kafka-python: after an error it aborts the transaction; if that is not possible, it gives up."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _copy(producer: KafkaProducer, task: Task, positions: list[int], polled: dict[TopicPartition, Any]) -> list[int]:
-    """One transaction. Returns how far it went."""
+    """Copy the records in one transaction. Return the new positions."""
     reached = positions[:]
     producer.begin_transaction()
     for partition, messages in polled.items():

@@ -1,4 +1,4 @@
-"""A copier on our own client: what takes long is waited for, what failed is aborted, and nothing else can happen."""
+"""A copier with Semel's client: it repeats calls that time out, and aborts after abortable errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def copy_all(task: Task) -> None:
 
 
 async def _copy(producer: Producer, task: Task, positions: list[int], records: list[ConsumerRecord]) -> list[int]:
-    """One transaction. Returns how far it went."""
+    """Copy the records in one transaction. Return the new positions."""
     reached = positions[:]
     producer.begin()
     for record in records:
@@ -46,7 +46,7 @@ async def _copy(producer: Producer, task: Task, positions: list[int], records: l
 
 
 def _rewind(consumer: Consumer, task: Task, positions: list[int]) -> None:
-    # Nobody else copies for this group, so what was committed last is known here.
+    # No other process copies for this group, so ``positions`` are the offsets that were committed last.
     for partition, position in enumerate(positions):
         consumer.seek((task.source, partition), position)
 

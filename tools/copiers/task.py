@@ -1,4 +1,4 @@
-"""What a copier is to do, as it goes from the one who starts it to the copier: on the command line."""
+"""The parameters of a copier, and their encoding as command line arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Task:
     group: str
     transaction_timeout_ms: int
     ends: tuple[int, ...]
-    """For every partition of the source, the offset to copy up to."""
+    """The offset to copy up to, for every partition of the source."""
 
     def to_arguments(self) -> list[str]:
         return [
@@ -39,7 +39,7 @@ class Task:
         return cls(bootstrap_servers, source, target, transactional_id, group, int(timeout_ms), limits)
 
     def producer_settings(self) -> dict[str, Any]:
-        """What the producer of every library is told, by Kafka's names, with underscores for the dots."""
+        """Return the producer's settings for every library, with Kafka's names and underscores for the dots."""
         return {
             "bootstrap_servers": self.bootstrap_servers,
             "transactional_id": self.transactional_id,
@@ -47,7 +47,7 @@ class Task:
         }
 
     def consumer_settings(self) -> dict[str, Any]:
-        """The same for a consumer that asks for its group's offsets."""
+        """Return the settings of a consumer that gets its group's committed offsets, for every library."""
         return {
             "bootstrap_servers": self.bootstrap_servers,
             "group_id": self.group,
@@ -57,5 +57,5 @@ class Task:
 
 
 def tell(positions: list[int]) -> None:
-    """So much is committed."""
+    """Print how many records have been committed."""
     print(sum(positions), flush=True)

@@ -1,4 +1,4 @@
-"""Environments of frameworks: they may want other versions of what Semel needs, so each has one of its own."""
+"""A virtual environment for each framework, because it may need other versions of packages than Semel does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REQUIREMENTS: Final = Path(__file__).resolve().parent / "requirements"
 
 
 def python_of(name: str, *, with_semel: bool = False) -> Path:
-    """The interpreter of an environment that has what ``requirements/NAME.txt`` pins. It is made with the first use."""
+    """Return the interpreter of an environment with the packages of ``requirements/NAME.txt``, made on first use."""
     requirements = _REQUIREMENTS / f"{name}.txt"
     digest = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
     folder = cache() / f"framework-{name}-{digest}"
@@ -29,13 +29,13 @@ def python_of(name: str, *, with_semel: bool = False) -> Path:
         install = [str(python), "-m", "pip", "install", "--quiet", "--requirement", str(requirements)]
         subprocess.run(install, check=True)
         (folder / "complete").touch()
-    if with_semel:  # As the source is now.
+    if with_semel:  # The current source.
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--editable", str(ROOT)], check=True)
     return python
 
 
 def version_of(name: str, package: str) -> str:
-    """What is pinned of a package."""
+    """Return the pinned version of a package."""
     for line in (_REQUIREMENTS / f"{name}.txt").read_text().splitlines():
         found, _, version = line.partition("==")
         if found.lower().replace("_", "-") == package:

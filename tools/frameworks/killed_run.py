@@ -1,4 +1,4 @@
-"""One framework on one broker: it reads a topic and writes another, is killed in the middle and started again."""
+"""Runs a program of one framework that reads one topic and writes another; it is killed once and started again."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ KEYS: Final = 5
 KILLED_AFTER: Final = 217
 
 Written: TypeAlias = list[tuple[bytes | None, bytes | None]]
-"""Keys and values of the output, in order."""
+"""The keys and values of the output, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How an output is judged: whether everything is there, and what must not be in it."""
+    """How an output is judged: whether it is complete, and which faults it has."""
 
     is_complete: Callable[[Written], bool]
     faults: Callable[[Written], list[str]]
@@ -47,7 +47,7 @@ def _only_copies(written: Written) -> list[str]:
 
 
 COPIES: Final = Judgement(_nothing_lost, _only_copies)
-"""At least once: every value is in the output; some may be there again after the kill."""
+"""At least once: every value must be in the output; some may be there again after the kill."""
 
 
 def _counts() -> Counter[tuple[bytes, bytes]]:
@@ -67,11 +67,14 @@ def _not_exactly_once(written: Written) -> list[str]:
 
 
 COUNTS: Final = Judgement(_all_counted, _not_exactly_once)
-"""Exactly once: of every key, each count once."""
+"""Exactly once: the output must have each count of every key once."""
 
 
 def killed_run(command: Callable[[Path], Sequence[str]], judgement: Judgement) -> dict[str, object]:
-    """``command`` makes the command line of the program, given a folder for its state."""
+    """Run the program, kill it, run it again, and return the verdict.
+
+    ``command`` returns the command line of the program for a folder for its state.
+    """
     with tempfile.TemporaryDirectory(prefix="semel-framework-") as scratch:
         folder = Path(scratch)
         with running(semel(folder / "broker", settings={"group.initial.rebalance.delay.ms": "0"})) as server:
@@ -106,7 +109,7 @@ def _judged(server: Server, command: Sequence[str], output: Path, judgement: Jud
             before = len(written)
             program = subprocess.Popen(command, env=environment, stdout=printed, stderr=subprocess.STDOUT)
             wait_until(lambda: judgement.is_complete(arrived()), told)
-            wait_until(lambda: len(written) == len(arrived()), told)  # Nothing comes after the last one.
+            wait_until(lambda: len(written) == len(arrived()), told)  # Until no more records arrive.
         finally:
             program.kill()
             program.wait()

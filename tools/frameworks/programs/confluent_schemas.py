@@ -1,7 +1,7 @@
 # mypy: ignore-errors
-"""Confluent's Avro, JSON Schema and Protobuf serializers with Semel's client, by a schema registry in memory.
+"""Confluent's Avro, JSON Schema and Protobuf serializers with Semel's client and a schema registry in memory.
 
-They are called with a value and a context, and Semel's with a value: ``partial`` is all that lies between.
+Confluent's serializers take a value and a context, and Semel's only a value: ``partial`` adapts them.
 """
 
 import os
@@ -20,7 +20,7 @@ SERVERS = os.environ["BOOTSTRAP_SERVERS"]
 RECORD = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
 SCHEMA = '{"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}'
 
-# What protoc would make of: message Order { int64 id = 1; }
+# The same as protoc would generate from: message Order { int64 id = 1; }
 PROTO = descriptor_pb2.FileDescriptorProto(name="order.proto", package="semel.test", syntax="proto3")
 FIELD = descriptor_pb2.FieldDescriptorProto
 PROTO.message_type.add(name="Order").field.add(name="id", number=1, type=FIELD.TYPE_INT64, label=FIELD.LABEL_OPTIONAL)

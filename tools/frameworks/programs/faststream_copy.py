@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""FastStream: copies every value of ``input`` to ``output``. An offset is committed after its value was written."""
+"""FastStream: copies every value of ``input`` to ``output``. An offset is committed after its value is written."""
 
 import asyncio
 import os

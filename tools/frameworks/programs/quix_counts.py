@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Quix Streams, exactly once: writes to ``output`` how often each key was seen, from a state store with a changelog."""
+"""Quix Streams, exactly once: counts each key in a state store with a changelog, and writes the counts to ``output``."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ app = Application(
 
 
 def counted(value, state):
-    time.sleep(0.001)  # Some work, so that a kill meets it between two commits.
+    time.sleep(0.001)  # Simulated work, so that the kill happens between two commits.
     count = state.get("count", 0) + 1
     state.set("count", count)
     return str(count)
