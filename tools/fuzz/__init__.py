@@ -1,5 +1,5 @@
-"""Fuzzing of every decoder: sound inputs made from a grammar, mutations of them, and what a decoder owes to both.
+"""Fuzzing of every decoder, with valid inputs made from a grammar and mutations of them.
 
-``run`` carries out the runs of one seed, ``target`` says what is fuzzed and judged, ``targets`` lists all decoders by
-subject. The broker as a whole is fuzzed by ``tools.hostile``.
+``run`` does the runs of one seed, ``target`` defines a target: a decoder with its inputs and rules, ``targets`` lists
+all decoders by subject. The broker as a whole is fuzzed by ``tools.hostile``.
 """

@@ -1,7 +1,7 @@
-"""Mutations of bytes: flips, cuts, insertions, splices with other inputs, lengths that lie, and nesting.
+"""Mutations of bytes: flips, cuts, insertions, splices with other inputs, wrong lengths, and nesting.
 
-The law: the same ``Random`` gives the same mutations, and no mutation makes an input longer than ``GROWTH_BYTES_MAX``
-bytes more than it was, so that the time of a run does not grow with what the mutations add up to.
+The law: the same ``Random`` gives the same mutations, and a mutated input is at most ``GROWTH_BYTES_MAX`` bytes longer
+than the original, so that the time of a run does not grow with the number of mutations.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NESTED: Final = (b"[", b'{"a":', b"(", b"\x02", b'"')
 
 
 def mutated(data: bytes, other: bytes, random: Random) -> bytes:
-    """``data`` with one to three changes. ``other``: an input to splice it with."""
+    """Return ``data`` with one to three changes. ``other`` is an input to splice it with."""
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         _change(changed, other, random)
@@ -64,6 +64,6 @@ def _change(data: bytearray, other: bytes, random: Random) -> None:
         case _ if random.random() < 0.1:
             data[at:at] = random.choice(_NESTED) * random.choice((10, 1000, GROWTH_BYTES_MAX))
         case _:
-            # A piece of it again, as an array with one element too many has.
+            # Repeat a piece of the input, which makes an array with too many elements, for example.
             piece = data[at : at + random.choice((1, 8, 64))]
             data[at:at] = piece * random.choice((1, 2, 30))

@@ -1,8 +1,8 @@
-"""The runs of one seed: every target in turn, sound inputs and mutated ones, each judged.
+"""Does the runs of one seed: every target in turn, with sound (valid) and mutated inputs, each judged.
 
-An input is a finding where the decoder raises what it should not, refuses a sound input, breaks its law, takes more
-than a second of processor time, or allocates more than four times the input's size and 1 MiB. Time is measured always,
-memory (``tracemalloc``) in every ``MEMORY_EVERY``-th run, because it makes a run five times as slow.
+An input is a finding if the decoder raises an unexpected exception, refuses a sound input, breaks its law, takes more
+than a second of processor time, or allocates more than four times the input's size plus 1 MiB. Time is always measured,
+memory (``tracemalloc``) only in every ``MEMORY_EVERY``-th run, because it makes a run five times as slow.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tools.fuzz.mutation import mutated
 from tools.fuzz.target import Target
 
 MUTANTS: Final = 7
-"""Of every sound input."""
+"""The number of mutated inputs made from every sound input."""
 MEMORY_EVERY: Final = 97
 _MENDED: Final = 0.8
-"""The share of mutated inputs whose checksum is made right, where there is one."""
+"""The share of mutated inputs whose checksum is corrected, if the target has one."""
 SECONDS_MAX: Final = 1.0
 MEMORY_FACTOR: Final = 4
 MEMORY_FLOOR_BYTES: Final = 2**20
@@ -37,12 +37,12 @@ REFUSED: Final = "refused"
 
 
 class TooSlow(BaseException):
-    """Not an ``Exception``: no decoder may catch it."""
+    """A run took too much processor time. Not an ``Exception``, so that no decoder catches it."""
 
 
 @dataclass
 class Outcome:
-    """``findings``: one sentence for each, with the input in hexadecimal."""
+    """The result of one seed. ``findings`` has one sentence for each finding, with the input in hexadecimal."""
 
     runs: int = 0
     answers: Counter[str] = field(default_factory=Counter)
@@ -75,7 +75,10 @@ class Outcome:
 
 
 def run_seed(targets: Sequence[Target], seed: int, runs: int, *, seconds_max: float | None = SECONDS_MAX) -> Outcome:
-    """``seconds_max``: of the processor's time for one input, kept by a timer of this process's main thread."""
+    """Run the targets with the inputs of one seed.
+
+    ``seconds_max`` is the limit of processor time for one input, enforced by a timer in the process's main thread.
+    """
     random = Random(f"decoders {seed}")
     outcome = Outcome()
     with _timer(seconds_max):
@@ -97,7 +100,7 @@ def run_seed(targets: Sequence[Target], seed: int, runs: int, *, seconds_max: fl
 
 @cache
 def _warm_up(target: Target, seconds_max: float | None) -> None:
-    """The first use of a decoder imports and compiles, which no later one pays."""
+    """Use a decoder once without judging it: its first use takes longer, because it imports and compiles."""
     _judge(target, target.sound(Random(0)), Outcome(), seconds_max)
 
 
@@ -152,7 +155,7 @@ def _turns(targets: Sequence[Target], random: Random) -> Iterator[Target]:
 
 @contextmanager
 def _timer(seconds_max: float | None) -> Iterator[None]:
-    """The timer ends a run that takes more than its time of the processor, however busy the machine is."""
+    """Let ``TooSlow`` be raised when the timer fires. It counts processor time, so other processes do not matter."""
     if seconds_max is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""What is fuzzed: a decoder, the inputs that it must take, and what it may raise for all others."""
+"""A target of the fuzzing: a decoder, the inputs that it must accept, and the exceptions it may raise for others."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from semel.errors import DecodeError
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``sound`` makes an input that must be taken; ``check`` decodes one and raises AssertionError for a broken law.
+    """One decoder that is fuzzed.
 
-    The law that most have: what was decoded and is encoded again decodes to the same.
+    ``sound`` makes an input that must be accepted. ``check`` decodes an input and raises AssertionError if a law of the
+    decoder is broken. The law of most decoders: a decoded value that is encoded again decodes to an equal value.
     """
 
     name: str
     sound: Callable[[Random], bytes]
     check: Callable[[bytes], None]
     refusals: tuple[type[Exception], ...] = (DecodeError,)
-    """Anything else that ``check`` raises is a finding."""
+    """The exceptions that ``check`` may raise for an invalid input. Any other exception is a finding."""
     mended: Callable[[bytes], bytes] | None = None
-    """Makes the checksum and the sizes of a mutated input right, so that what is behind them is reached."""
+    """Corrects the checksum and the sizes of a mutated input, so that the bytes after them are decoded."""
     unpacked_bytes_max: int = 0
-    """How much an input may unpack to, whatever its own size."""
+    """How many bytes an input may decompress to, besides its own size."""
     is_served: bool = True
-    """Whether sound inputs are taken. Old message formats are refused, and must be refused well."""
+    """Whether sound inputs are accepted. Old message formats must be refused with one of ``refusals``."""
     rounds: int = 1
-    """How often it has its turn where others have it once."""
+    """How often the target runs in the time in which others run once."""

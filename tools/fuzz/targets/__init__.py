@@ -1,4 +1,4 @@
-"""All targets, by subject."""
+"""All targets of the fuzzing, one module for each subject."""
 
 from __future__ import annotations
 

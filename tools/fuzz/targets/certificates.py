@@ -1,4 +1,4 @@
-"""The subject of a client's certificate, which is read from its DER."""
+"""The target for the subject of a client's certificate, which is decoded from DER."""
 
 from __future__ import annotations
 

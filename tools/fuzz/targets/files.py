@@ -1,4 +1,4 @@
-"""Files of the data directory: producer snapshots, indexes, checkpoints, the journal, and the metadata store."""
+"""Targets for files of the data directory: snapshots, indexes, checkpoints, the journal, and the metadata store."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _transaction_index(random: Random) -> bytes:
 def _check_transaction_index(data: bytes) -> None:
     index = TransactionIndex.load(data, _BASE)
     kept = index.packed(0, index.entries)
-    beyond = struct.iter_unpack(">hqqqq", data[len(kept) :])  # No log has that offset: such an entry is left out.
+    beyond = struct.iter_unpack(">hqqqq", data[len(kept) :])  # Entries with the largest offset are left out.
     assert data.startswith(kept)
     assert all(last == INT64_MAX for _, _, _, last, _ in beyond)
     index.collect_aborted(_BASE, _BASE + 10)
@@ -176,7 +176,7 @@ def _check_store_file(data: bytes) -> None:
 
 
 def _mended_store_file(data: bytes) -> bytes:
-    """The first record takes all of the file, and its checksum is right."""
+    """Return the file as a single record with the correct size and checksum."""
     start = len(change_file.HEADER)
     body = data[start + 8 :]
     size = struct.pack(">I", len(body))

@@ -1,7 +1,7 @@
-"""Records of the internal topics: ``__transaction_state`` and ``__consumer_offsets``.
+"""Targets for records of the internal topics: ``__transaction_state`` and ``__consumer_offsets``.
 
-An input is a key and a value: two bytes say how long the key is, and the value is the rest. The length 0xFFFF is no
-key; a value that is empty is a tombstone.
+An input is a key and a value: two bytes with the length of the key, the key, and the value. The length 0xFFFF means no
+key; an empty value means a tombstone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages of the protocol: requests and responses in every version, their headers, and what they are made of."""
+"""Targets for requests and responses in every version, their headers, the consumer protocol, and number encodings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def targets() -> list[Target]:
         Target("response header", _response, _check_response_header, rounds=8),
         Target("consumer protocol subscription", _subscription, _check_subscription, rounds=8),
         Target("consumer protocol assignment", _assignment, _check_assignment, rounds=8),
-        # Their callers tell the end of the buffer from the other mistakes.
+        # These functions raise IndexError at the end of the buffer; their callers handle it.
         Target("compact lengths", _lengths, _check_lengths, (DecodeError, IndexError), rounds=4),
         Target("varints of records", _varints, _check_varints, (DecodeError, IndexError), rounds=4),
     ]
@@ -68,7 +68,7 @@ def _check(message_class: type[Any], version: int, data: bytes) -> None:
         assert in_slices is None, "what is refused at once is taken in slices"
         raise
     assert in_slices is not None, "what is taken at once is refused in slices"
-    # Bytes are compared, because a number that is none (NaN) does not equal itself.
+    # Encoded bytes are compared, because NaN is not equal to itself.
     encoded = encode(decoded, version)
     assert encode(decode(message_class, encoded, version), version) == encoded, f"{decoded} is not itself again"
     assert encode(in_slices, version) == encoded, "in slices it is another message"
@@ -110,7 +110,7 @@ def _response(random: Random) -> bytes:
 
 
 def _check_response_header(data: bytes) -> None:
-    """The first two bytes say of what it is the answer, as the client knows it."""
+    """Decode a response header. The first two bytes are the API key and version, which a client knows."""
     api = APIS.get(data[0] if data else -1)
     if api is None or len(data) < 2 or not api.min_version <= data[1] <= api.max_version:
         raise DecodeError("no such request")
@@ -118,7 +118,7 @@ def _check_response_header(data: bytes) -> None:
     assert position <= len(data), f"the header ends at {position} of {len(data)}"
 
 
-# What consumers say to each other
+# The consumer protocol
 
 
 def _partitions(random: Random) -> list[TopicPartition]:

@@ -1,6 +1,6 @@
-"""Values of the metadata store: topics, brokers, features, and what it keeps of ACLs, users and quotas.
+"""Targets for values of the metadata store: topics, brokers, features, ACLs, users and quotas.
 
-An input of the latter is a path and a value, with a newline in between.
+An input for ACLs, users and quotas is a path and a value, with a newline in between.
 """
 
 from __future__ import annotations
@@ -108,5 +108,5 @@ def _check_security(data: bytes) -> None:
     change = decode_security(name, value or None)
     path_again, value_again = security_path(change), encode_security(change)
     again = decode_security(path_again, value_again)
-    # Bytes are compared, because a quota that is no number (NaN) does not equal itself.
+    # Encoded bytes are compared, because a quota of NaN is not equal to itself.
     assert (security_path(again), encode_security(again)) == (path_again, value_again), f"{change} became {again}"

@@ -1,4 +1,4 @@
-"""Record batches with every codec, message sets of the old formats, compressed blocks, and control records."""
+"""Targets for record batches with every codec, old message formats, compressed blocks, and control records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ROUNDS: Final = 24
 
 
 def targets() -> list[Target]:
-    # A record of nine bytes becomes an object of some two hundred.
+    # A record of nine bytes becomes an object of about two hundred bytes.
     unpacked = 40 * UNPACKED_BYTES_MAX
     found = [
         Target(
@@ -79,7 +79,7 @@ def targets() -> list[Target]:
 
 
 def batch(codec: Codec, random: Random) -> bytes:
-    """As a producer sends it, or, now and then, as compaction leaves it."""
+    """Return a batch as a producer sends it, or sometimes as compaction leaves it."""
     is_compacted = random.random() < 0.2
     records, offset = [], 0
     for _ in range(random.choice((1, 1, 2, 5, 40))):
@@ -101,8 +101,11 @@ def batch(codec: Codec, random: Random) -> bytes:
 
 
 def check_batch(data: bytes) -> None:
-    """Every reader. What can be read can be written again, and reads as the same; what the check of a producer's batch
-    takes is what the reader reads."""
+    """Read the batch with every reader.
+
+    The records must be the same in all of them, and again after they were written into a new batch. The check of a
+    producer's batch must accept it if and only if the reader finds consecutive offsets.
+    """
     header = parse_header(data)
     is_sound = verify_crc(data, 0, header)
     records = list(iterate_records(data, size_max=UNPACKED_BYTES_MAX))
@@ -142,7 +145,7 @@ def _passes(block: bytes, count: int) -> bool:
 
 
 def sealed(data: bytes) -> bytes:
-    """The batch with the size and the checksum that its bytes have, and the magic of format 2."""
+    """Return the batch with the correct size and checksum, and with magic 2."""
     if len(data) < HEADER_SIZE:
         return data
     mended = bytearray(data)
@@ -153,7 +156,7 @@ def sealed(data: bytes) -> bytes:
 
 
 def message_set(magic: int, random: Random) -> bytes:
-    """Messages as clients before 0.11 sent them. The broker says so of them, and never reads them."""
+    """Return messages in the format of clients before 0.11. The broker must refuse them without reading them."""
     return b"".join(_message(magic, offset, random) for offset in range(random.randint(1, 4)))
 
 

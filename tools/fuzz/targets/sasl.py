@@ -1,7 +1,7 @@
-"""SASL from both sides: what a client says to a broker before it is known, and what a broker says to a client.
+"""Targets for SASL on both sides: a client's messages to a broker before it is authenticated, and a broker's answers.
 
-A broker's mechanism promises more than a decoder: it raises nothing. An input is the messages of one exchange, each on
-a line of its own (no message of SCRAM or PLAIN has a newline, and OAUTHBEARER has one message).
+A broker's mechanism has a stricter contract than a decoder: it must never raise. An input is the messages of one
+exchange, each on a line of its own (no message of SCRAM or PLAIN has a newline, and OAUTHBEARER has one message).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SERVER_NONCE: Final = "servers"
 _SALTED: Final = scram.salted_password(_SHA, _PASSWORD.encode(), b"salt", scram.ITERATIONS_MIN)
 _CREDENTIAL: Final = ScramCredential.of(_SHA, b"salt", _SALTED, scram.ITERATIONS_MIN)
 _UNKNOWN: Final = UnknownUsers(_SHA, b"the cluster's", {_USER: _CREDENTIAL})
-# The cost of PLAIN is the salting, which is no decoding: here it is done once.
+# With one iteration: PLAIN salts the password at each login, and that cost is not part of the decoding.
 _PLAIN: Final = ScramCredential.of(_SHA, b"salt", scram.salted_password(_SHA, _PASSWORD.encode(), b"salt", 1), 1)
 _UNKNOWN_PLAIN: Final = UnknownUsers(_SHA, b"the cluster's", {_USER: _PLAIN})
 _ROUNDS: Final = 24
@@ -57,7 +57,10 @@ def _credential(user: str) -> ScramCredential:
 
 
 def _exchanged(server: ServerMechanism, messages: list[bytes]) -> None:
-    """Refused, or the user whose password was used. An exchange that is over goes no further."""
+    """Run the exchange and check its result. Raises DecodeError unless it ends with an authenticated user.
+
+    Only the user whose password was used may be authenticated, and only once. A refused exchange must stay refused.
+    """
     end: Authenticated | Refused | None = None
     for message in messages:
         step = server.step(message)
@@ -85,7 +88,7 @@ def _check_plain(data: bytes) -> None:
 
 
 def _messages() -> tuple[list[bytes], list[bytes]]:
-    """What the client and the broker say in the exchange that all inputs begin with."""
+    """Return the messages of the client and of the broker in a complete exchange, from which all inputs are made."""
     client = Scram("SCRAM-SHA-256", _USER, _PASSWORD, _CLIENT_NONCE)
     server = ScramServer(_SHA, _credential, _SERVER_NONCE)
     said, answered = [client.first()], []
@@ -121,7 +124,7 @@ def _check_scram_answers(data: bytes) -> None:
     client.first()
     client.answer(first)
     assert client.answer(last) is None
-    verifier, _, _ = last.partition(b",")  # RFC 5802 allows extensions behind it.
+    verifier, _, _ = last.partition(b",")  # RFC 5802 allows extensions after the verifier.
     assert [first, verifier] == _ANSWERED, "a broker that does not know the password is believed"
 
 
@@ -134,7 +137,7 @@ class _Clock:
 
 
 def _oauth(random: Random) -> bytes:
-    """A token that is well formed and signed by nobody: its header and claims are read before that is known."""
+    """Return a well-formed token without a valid signature: its header and claims are decoded before it is checked."""
     header = {
         "alg": random.choice(("RS256", "none", "HS256")),
         "kid": random.choice(("one", "two", None)),

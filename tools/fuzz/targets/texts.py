@@ -1,4 +1,4 @@
-"""Texts that clients send and the broker takes apart: patterns of topics, settings, and settings in a file."""
+"""Targets for texts that the broker parses: patterns of topics, settings, and settings in a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATTERNS: Final = ("orders-.*", "(a|b)+[0-9]{2,5}", "[^x-z]?(?:a*)*b", r"\w+\.\
 
 def targets() -> list[Target]:
     return [
-        # What a pattern becomes is bounded by its own limits, not by its length.
+        # The memory for a compiled pattern is bounded by limits of its own and not by the pattern's length.
         Target("pattern of topics", _pattern, _check_pattern, (RegexError,), unpacked_bytes_max=4 * 2**20, rounds=16),
         Target("settings of a topic", _setting, _check_setting, (SettingError,), is_served=False, rounds=16),
         Target("properties", _properties, _check_properties, rounds=8),
