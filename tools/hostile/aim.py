@@ -1,7 +1,7 @@
-"""What an attack gets, what it says about itself, and the list of all attacks.
+"""The argument of every attack (``Aim``), the description of an attack, and the list of all attacks.
 
-An attack notes how the broker answered (``noted``) and what it should not have done (``finding``). It ends by itself:
-sockets have timeouts, loops have counts, and long ones ask ``expired``.
+An attack records how the broker answered (``noted``) and what it should not have done (``finding``). It ends by itself:
+sockets have timeouts, loops have counts, and long ones check ``expired``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SECONDS_MAX = 60.0
 
 @dataclass
 class Aim:
-    """One broker, and how hard it is hit. ``scale`` 1.0 is the campaign's size."""
+    """The attacked broker, the size of the attack, and its results. ``scale`` 1.0 is the campaign's size."""
 
     port: int
     metrics_port: int | None = None
     secured_ports: Mapping[str, int] = field(default_factory=dict)
-    """Of listeners that want TLS or SASL, by their security protocol."""
+    """The ports of listeners with TLS or SASL, by their security protocol."""
     scale: float = 1.0
     random: Random = field(default_factory=lambda: Random(0))
     answers: Counter[str] = field(default_factory=Counter)
@@ -48,7 +48,7 @@ class Aim:
     def stranger(
         self, *, timeout_s: float = 60.0, receive_buffer_bytes: int | None = None, source: str = HOST
     ) -> Stranger:
-        """A connection; ``source`` is another address of this machine, for limits that count by address."""
+        """Open a connection. ``source`` is another address of this machine, for limits that count by address."""
         return Stranger(self.port, timeout_s=timeout_s, receive_buffer_bytes=receive_buffer_bytes, source=source)
 
     def noted(self, response: object) -> str:
@@ -57,7 +57,7 @@ class Aim:
         return word
 
     def must_refuse(self, what: str, response: object) -> None:
-        """Note the answer; that the broker accepted, or went silent over it, is a finding."""
+        """Record the answer. It is a finding if the broker accepted the request, or did not answer."""
         word = self.noted(response)
         if word in ("NONE", SILENT, "UNKNOWN_SERVER_ERROR"):
             self.finding(f"{what}: {'accepted' if word == 'NONE' else word}")
@@ -72,13 +72,13 @@ class Aim:
             self.findings.append(text[:300])
 
     def new_topic(self, *, partitions: int = 1, **configs: str) -> str:
-        """A topic of the attack's own. ``cleanup_policy="compact"`` sets ``cleanup.policy``."""
+        """Create a topic for this attack. ``cleanup_policy="compact"`` sets ``cleanup.policy``."""
         name, answer = self.ask_for_topic(partitions=partitions, **configs)
         assert answer in ("NONE", "TOPIC_ALREADY_EXISTS"), f"{name}: {answer}"
         return name
 
     def ask_for_topic(self, *, partitions: int = 1, **configs: str) -> tuple[str, str]:
-        """As ``new_topic``, where the broker may be unable to: the name, and what was answered."""
+        """Try to create a topic, as ``new_topic`` does, when the broker may fail. Return the name and the answer."""
         self._topics += 1
         name = f"target-{self.random.getrandbits(48):x}-{self._topics}"
         topic = CreatableTopic(
@@ -97,9 +97,9 @@ AttackRun: TypeAlias = Callable[[Aim], None]
 
 @dataclass(frozen=True)
 class Attack:
-    """``while_stopping`` runs in a thread beside SIGTERM, until ``Aim.expired`` or the broker is gone.
+    """One attack. ``while_stopping`` runs in a thread while the broker stops, until ``Aim.expired`` or it has ended.
 
-    ``descriptors_max`` is how many files and sockets the broker may have open, where the attack is about that.
+    ``descriptors_max`` is how many files and sockets the broker may have open, if the attack is about that limit.
     """
 
     name: str
@@ -112,7 +112,7 @@ ATTACKS: dict[str, Attack] = {}
 
 
 def attack(run: AttackRun) -> AttackRun:
-    """Put a function on the list, under its own name with hyphens."""
+    """Add a function to the list of attacks, under its own name with hyphens."""
     add(Attack(run.__name__.replace("_", "-"), run))
     return run
 

@@ -1,6 +1,6 @@
-"""Record batches whose header or records are wrong in one chosen place, with a checksum that is right.
+"""Record batches whose header or records are wrong in one chosen place, with a correct checksum.
 
-The checksum proves nothing about a sender: every producer computes it itself.
+A correct checksum proves nothing about the content: every producer computes it itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def raw_batch(
     magic: int = 2,
     base_offset: int = 0,
 ) -> bytes:
-    """A batch around ``block`` as it is. ``producer`` is id, epoch and base sequence."""
+    """Return a batch with ``block`` as its records. ``producer`` is id, epoch and base sequence."""
     base = int(time.time() * 1000) if timestamp is None else timestamp
     last = _int32(count - 1) if last_delta is None else last_delta
     checked = _CHECKED.pack(attributes, last, base, base if max_timestamp is None else max_timestamp, *producer, count)
@@ -45,7 +45,7 @@ def raw_batch(
 def record(
     value: bytes | None = b"v", *, delta: int = 0, key: bytes | None = b"k", tail: bytes = b"\0", length_lie: int = 0
 ) -> bytes:
-    """One record. ``tail`` stands where the number of headers does."""
+    """Return one record. ``tail`` is written in place of the number of headers and the headers."""
     body = b"\0" + varint(0) + varint(delta) + _bytes(key) + _bytes(value) + tail
     return varint(len(body) + length_lie) + body
 
@@ -62,9 +62,9 @@ def sound_batch(
 
 
 def tiny_records(count: int, *, numbered: bool) -> bytes:
-    """Records of seven or so bytes: with their own offset deltas, or all with the same, which compresses to nothing.
+    """Return records of about seven bytes, with increasing offset deltas, or all equal, which compress to very little.
 
-    Their keys are empty, which is enough for a compacted topic.
+    Their keys are empty and not null, so that a compacted topic accepts them.
     """
     if not numbered:
         return record(None, delta=0, key=b"") * count
@@ -78,7 +78,7 @@ def _numbered(deltas: Iterable[int]) -> Iterable[bytes]:
 
 
 def bombs(unpacked_bytes: int) -> dict[str, tuple[Codec, Callable[[], bytes]]]:
-    """Blocks below a megabyte that unpack to ``unpacked_bytes`` or, where the format cannot, to as much as it can."""
+    """Return blocks below a megabyte that decompress to ``unpacked_bytes``, or to as much as the format allows."""
     return {
         "gzip": (Codec.GZIP, lambda: _gzip_of_zeros(unpacked_bytes)),
         "snappy": (Codec.SNAPPY, lambda: compress(Codec.SNAPPY, bytes(min(unpacked_bytes, 18 * 2**20)))),
@@ -104,8 +104,8 @@ def _gzip_of_zeros(unpacked_bytes: int) -> bytes:
 
 
 def _zstd_of_zeros(unpacked_bytes: int, *, window: int = 7 << 3) -> bytes:
-    """A frame of RLE blocks, four bytes for each 128 KB, with no content size and, if nothing else is said, a window
-    of 128 KB."""
+    """Return a frame of RLE blocks, four bytes for each 128 KB, without a content size. The default ``window`` is
+    128 KB."""
     blocks = min(max(1, unpacked_bytes // 2**17), 240_000)
     rle = (2**17 << 3) | (1 << 1)
     last = rle | 1

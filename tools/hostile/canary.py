@@ -1,9 +1,9 @@
-"""The client beside the attacks: it keeps every rule, and its longest wait is the verdict.
+"""The canary: a well-behaved client that runs during the attacks. Its longest wait for a response is the verdict.
 
-Every 20 ms it produces one record to its own topic with acks=all (every tenth one of 200 KB), fetches it back, asks for
-metadata, and sends a heartbeat or commits an offset in its own group. A wait is told twice: as the clock saw it, and
-without the time in which the broker's main thread or this one stood in the queue for a processor
-(``/proc/PID/schedstat``), so that a busy machine can be told from a busy broker.
+Every 20 ms it produces one record to its own topic with acks=all (every tenth one of 200 KB), fetches it back, requests
+metadata, and sends a heartbeat or commits an offset in its own group. A wait is measured twice: by the clock, and
+without the time in which the broker's main thread or the canary's waited for a processor (``/proc/PID/schedstat``), to
+distinguish a busy machine from a busy broker.
 
 As a process (``python -m tools.hostile.canary PORT PID``) it prints a line of JSON when it is ready, one for every line
 it reads from its standard input, and a last one when that ends.
@@ -48,23 +48,23 @@ _FETCH_BYTES_MAX = 4 * 2**20
 
 
 def value_of(number: int) -> bytes:
-    """The canary's record of that number, which anybody can compare with what is in the log."""
+    """Return the value of the canary's record with this number, with which the log can be compared."""
     text = b"%d;" % number
     return text.ljust(_LARGE_BYTES, b".") if number % _LARGE_EVERY == 0 else text
 
 
 @dataclass
 class Waits:
-    """What the canary saw since it was last asked. Times in milliseconds."""
+    """What the canary has measured since the last report. Times are in milliseconds."""
 
     rounds: int = 0
     longest_ms: int = 0
     longest_at: str = ""
     broker_ms: int = 0
-    """The longest, without the time in which the machine and not the broker kept it waiting."""
+    """The longest wait without the time in which the broker or the canary waited for a processor."""
     broker_at: str = ""
     produced: int = 0
-    """Records acknowledged since the beginning."""
+    """The number of records produced since the start."""
     troubles: list[str] = field(default_factory=list)
 
 
@@ -104,7 +104,7 @@ class Canary:
             self._timed("commit", self._commit)
 
     def taken(self) -> Waits:
-        """What was seen since this was last called."""
+        """Return the measurements since the last call, and start new ones."""
         waits, self._waits = self._waits, Waits()
         waits.produced = self._number
         return waits
@@ -124,7 +124,7 @@ class Canary:
             waits.broker_ms, waits.broker_at = charged // 1_000_000, name
 
     def _queued_ns(self) -> int:
-        """How long the broker's main thread and this one have waited for a processor. 0 where that is not counted."""
+        """Return how long the broker's main thread and this one have waited for a processor; 0 if it is not known."""
         try:
             return sum(int(file.read_text().split()[1]) for file in self._queues)
         except (OSError, IndexError, ValueError):
@@ -186,7 +186,7 @@ class Canary:
     def _join(self) -> None:
         until = time.monotonic() + PATIENCE_S
         while True:
-            # Asking for the coordinator makes the topic of the offsets.
+            # FindCoordinator creates __consumer_offsets.
             self._ask("group", ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(GROUP, 0))
             request = JoinGroupRequest(
                 GROUP,
@@ -200,7 +200,7 @@ class Canary:
             self._member_id = response.member_id or self._member_id
             if response.error_code == 0:
                 break
-            # The member id is required first, or the coordinator is still being made.
+            # The first answer is MEMBER_ID_REQUIRED, or there is no coordinator yet.
             assert time.monotonic() < until, told(response)
             time.sleep(0.02)
         self._generation = response.generation_id
@@ -216,7 +216,7 @@ class Canary:
 
 
 def read_back(port: int, count: int) -> list[str]:
-    """What is wrong with the canary's topic, in sentences: ``count`` records, once, in order, and no more."""
+    """Return the faults of the canary's topic, which must have ``count`` records, once, in order, and no others."""
     position = 0
     with Stranger(port, timeout_s=PATIENCE_S) as client:
         while True:

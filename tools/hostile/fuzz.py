@@ -1,7 +1,7 @@
-"""Requests at random, of every API and version that is served, derived from their declarations; and ways to break them.
+"""Random requests of every API and version that is served, made from their declarations, and mutations of them.
 
-The law: the same ``Random`` gives the same frames. What would be right and still do harm by its mere size is left out:
-a topic with 32,767 partitions is an attack of its own.
+The law: the same ``Random`` gives the same frames. Valid requests that are harmful only because of their size are not
+made: a topic with 32,767 partitions is an attack of its own.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _TEXTS = (
     "retention.ms",
 )
 _NUMBERS = (-1, 0, 0, 0, 1, 1, 2, 3)
-# Fields in which a number that is legal would make thousands of files.
+# Fields in which a valid number could create thousands of files.
 _COUNTS = frozenset({"num_partitions", "count"})
 _TIMESTAMP = 1_700_000_000_000
 _LENGTH_LIES = (-1, 0, 1, 4, 100, 2**31 - 1, -(2**31))
 
 
 def requests(random: Random) -> Iterator[bytes]:
-    """Whole frames without end: each (API, version) in turn, in an order of its own in every round."""
+    """Yield complete frames without end: in every round each (API, version) once, in a random order."""
     pairs = [(api.key, version) for api in served_apis() for version in range(api.min_version, api.max_version + 1)]
     while True:
         random.shuffle(pairs)
@@ -52,7 +52,7 @@ def requests(random: Random) -> Iterator[bytes]:
 
 
 def mutated(frame: bytes, random: Random) -> bytes:
-    """The frame, broken: flipped bits, a cut, an inserted piece, a lie about a length, inside or in front."""
+    """Return the frame with flipped bits, a cut, inserted bytes, or a wrong length within it or as its size prefix."""
     size, body = frame[:4], bytearray(frame[4:])
     match random.randrange(7):
         case 0 | 1:
@@ -77,7 +77,7 @@ def mutated(frame: bytes, random: Random) -> bytes:
 
 
 def message(struct_class: type[Any], version: int, random: Random, depth: int = 0) -> Any:
-    """A message, or a struct in one, with a value in every field that the version has."""
+    """Return a message, or a struct of one, with random values in the fields that the version has."""
     values: dict[str, Any] = {}
     for field in fields_of(struct_class):
         if not field.exists_in(version):

@@ -1,4 +1,4 @@
-"""A broker with listeners of every security protocol, for attacks on what comes before a client is known."""
+"""A broker with listeners of every security protocol, for attacks before a client is authenticated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROTOCOLS: Final = ("SASL_PLAINTEXT", "SSL", "SASL_SSL")
 
 
 def secured_broker(folder: Path) -> Server:
-    """The canary's listener is the plain one. Not started yet."""
+    """Return the broker, which is not started yet. The canary uses its plain listener."""
     folder.mkdir(parents=True, exist_ok=True)
     keystore = folder / "broker.pem"
     keystore.write_text(PRIVATE_KEY + CERTIFICATE)

@@ -1,7 +1,7 @@
-"""A connection whose owner keeps no rules: whole frames, half ones, any bytes, and no duty to read.
+"""A connection of an attacker, who may send complete frames, parts of frames or any bytes, and need not read.
 
-What comes back is told in one word: the name of an error code, ``closed`` (the broker ended the connection), ``silent``
-(nothing came within the time), or ``answered`` (an answer too large to be worth decoding).
+A response is described in one word: the name of an error code, ``closed`` (the broker closed the connection),
+``silent`` (nothing came before the timeout), or ``answered`` (a response that is too large to decode).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Stranger:
         self.socket.close()
 
     def send(self, data: bytes | bytearray) -> bool:
-        """Whether the broker took all of it before it closed the connection or the time was over."""
+        """Send the data. Return whether all of it was sent before the connection was closed or the timeout."""
         try:
             self.socket.sendall(data)
         except OSError:
@@ -60,12 +60,12 @@ class Stranger:
         return True
 
     def ask(self, key: ApiKey, version: int, message: object, *, client_id: str | None = "stranger") -> Any:
-        """The response, or ``closed``, or ``silent``."""
+        """Send a request. Return the response, or ``closed``, ``silent`` or ``answered``."""
         return self.ask_frame(key, version, encode_request(1, APIS[key], version, message, client_id=client_id))
 
     def ask_frame(self, key: ApiKey, version: int, frame: bytes | bytearray) -> Any:
         if not self.send(frame):
-            # The broker may have said why before it closed, but TCP may have lost that: closed is what counts.
+            # The broker may have sent an error before it closed the connection, but TCP may have lost it.
             return CLOSED
         answer = self.receive()
         if isinstance(answer, str):
@@ -79,7 +79,7 @@ class Stranger:
             raise AssertionError(f"{APIS[key].name} v{version}: the answer cannot be decoded: {error}") from None
 
     def receive(self) -> bytes | str:
-        """One whole answer, or ``closed``, or ``silent``."""
+        """Receive one complete response. Return it without its size prefix, or ``closed`` or ``silent``."""
         try:
             (size,) = struct.unpack(">i", self._exactly(4))
             assert 0 <= size <= _FRAME_BYTES_MAX, f"an answer of {size} bytes"
@@ -90,7 +90,7 @@ class Stranger:
             return CLOSED
 
     def is_closed(self, timeout_s: float) -> bool:
-        """Whether the broker closes this connection within the time; what it sends before is read and dropped."""
+        """Whether the broker closes this connection within the time. Bytes that it sends before are dropped."""
         self.socket.settimeout(timeout_s)
         try:
             while self.socket.recv(2**16):
@@ -112,7 +112,8 @@ class Stranger:
 
 
 def told(response: Any) -> str:
-    """One word for an answer: the first error code in it that is not NONE, else NONE; or how the connection ended."""
+    """Return a response in one word: the first error code in it that is not NONE, else NONE; a word is returned as it
+    is."""
     if isinstance(response, str):
         return response
     code = first_error(response)
@@ -122,7 +123,7 @@ def told(response: Any) -> str:
 
 
 def first_error(response: Any) -> int:
-    """The first error code in a response, wherever it stands; 0 where there is none."""
+    """Return the first error code at any level of a response; 0 if there is none."""
     names = getattr(type(response), "__slots__", ())
     for name in names:
         if name.endswith("error_code") and (code := getattr(response, name)):

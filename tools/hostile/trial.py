@@ -1,7 +1,7 @@
-"""One broker, the canary beside it, attacks in turn, and the verdict.
+"""Runs attacks in turn on one broker, with the canary as a client of it, and returns the verdict.
 
 After the attacks the broker must still answer; SIGTERM must end it within ten seconds; it must start again, after that
-and after ``kill -9``; and every record that the canary had acknowledged is there, once and in order.
+and after ``kill -9``; and every record of the canary that was acknowledged must be there, once and in order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEMORY_MB_MAX = 300
 STOP_SECONDS_MAX = 10.0
 LOG_BYTES_MAX = 2 * 2**20
 FORGED = "FORGED-LINE"
-"""Attacks put it behind a newline into every text that may be logged. No line of the log may begin with it."""
+"""Attacks put it after a newline into every text that may be logged. No line of the log may begin with it."""
 
 # The key types of FindCoordinator.
 GROUP, TRANSACTION = 0, 1
@@ -42,13 +42,13 @@ GROUP, TRANSACTION = 0, 1
 LONGEST_TURN = "semel_loop_longest_turn_seconds"
 REQUESTS = "semel_requests_total"
 
-# So that the canary's group is there at once.
+# So that the canary's group has a generation at once.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 @dataclass
 class Result:
-    """What one attack did. ``findings`` is what the broker should not have done, time aside."""
+    """The result of one attack. ``findings`` are the broker's faults, except for waits that were too long."""
 
     attack: str
     seconds: float
@@ -57,14 +57,14 @@ class Result:
     memory_peak_mb: int
     cpu_seconds: float
     longest_turn_ms: int
-    """Of the broker's event loop, by its own account; a busy machine makes it longer."""
+    """The longest turn of the broker's event loop, by its metrics; a busy machine makes it longer."""
     canary: Waits
     requests_answered: int = 0
-    """By the broker's own account, the canary's with them; without frames that are no requests, and without those that
-    wait behind one that is not answered yet."""
+    """The number of requests by the broker's metrics, including the canary's. Frames that are no requests, and requests
+    that wait for an earlier one to be answered, are not counted."""
 
     def lateness(self) -> list[str]:
-        """What took too long, by the clock."""
+        """Return the canary's wait if it was longer than the limit."""
         waits = self.canary
         if waits.broker_ms <= WAIT_MS_MAX:
             return []
@@ -76,13 +76,13 @@ class Result:
 class Trial:
     results: list[Result] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
-    """About the whole: the end, the restarts, the log."""
+    """Findings that belong to no single attack: the stop, the restarts, the log."""
     stop_seconds: float = 0.0
     produced: int = 0
 
     @property
     def sound(self) -> bool:
-        """Whether the broker withstood everything, whatever the clock says."""
+        """Whether there are no findings, regardless of how long anything took."""
         return not self.all_findings()
 
     @property
@@ -90,11 +90,11 @@ class Trial:
         return not self.failures()
 
     def failures(self) -> list[str]:
-        """Everything that the trial failed for."""
+        """Return everything for which the trial failed: findings, and waits that were too long."""
         return self.all_findings() + self.lateness()
 
     def all_findings(self) -> list[str]:
-        """What the broker should not have done, whatever the clock says."""
+        """Return the findings of the trial and of all its attacks, regardless of how long anything took."""
         return self.findings + [f"{result.attack}: {text}" for result in self.results for text in result.findings]
 
     def lateness(self) -> list[str]:
@@ -108,7 +108,7 @@ class Trial:
 
 
 def withstand(server: Server, attacks: Sequence[Attack], *, seed: int = 0, scale: float = 1.0) -> Trial:
-    """The verdict on a server that is not running yet; it does not run any more when this returns."""
+    """Start the server, run the attacks, and return the verdict. The server does not run when this returns."""
     trial = Trial()
     server = _limited(server, attacks)
     server.start()
@@ -131,7 +131,7 @@ def withstand(server: Server, attacks: Sequence[Attack], *, seed: int = 0, scale
 
 
 def _limited(server: Server, attacks: Sequence[Attack]) -> Server:
-    """The server with as few descriptors as an attack is about. The process keeps its id through ``exec``."""
+    """Return the server with the lowest limit of descriptors that an attack wants. ``exec`` keeps the process id."""
     limits = [attack.descriptors_max for attack in attacks if attack.descriptors_max is not None]
     if not limits:
         return server
@@ -140,7 +140,7 @@ def _limited(server: Server, attacks: Sequence[Attack]) -> Server:
 
 
 class CanaryGone(Exception):
-    """The canary's process ended, which it does for a broker that does not serve it at all."""
+    """The canary's process has ended, which it does if the broker does not serve it at all."""
 
 
 class _CanaryProcess:
@@ -161,7 +161,7 @@ class _CanaryProcess:
         return Waits(**self.said())
 
     def finish(self) -> Waits:
-        """The last it has to say; it produces nothing more."""
+        """End the canary, and return its last measurements."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         return Waits(**self.said())
@@ -185,21 +185,21 @@ def _canary(server: Server) -> Iterator[_CanaryProcess]:
 
 
 def _prepare(server: Server) -> None:
-    """Make what the broker makes once in its life, and bring the disk to rest.
+    """Let the broker create its internal topics, and wait until their files are on the disk.
 
-    The first requests to the coordinators make a hundred partitions. For some seconds after that a sync waits for the
-    file system, which commits the names of all their files: what an attack costs could not be told from it.
+    The first requests to the coordinators create a hundred partitions. For some seconds after that a sync waits for the
+    file system, which commits the names of all their files, and that time would be charged to the attack.
     """
     with Stranger(server.launch.port, timeout_s=60) as client:
         for key_type in (GROUP, TRANSACTION):
-            # Refused where descriptors are few.
+            # The request is refused if there are only few descriptors.
             client.ask(ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"]))
     os.sync()
 
 
 def _attacked(server: Server, attack: Attack, canary: _CanaryProcess, *, seed: int, scale: float) -> Result:
     canary.waits()
-    answered_before = _metrics(server).get(REQUESTS, 0.0)  # The longest turn is counted from here, too.
+    answered_before = _metrics(server).get(REQUESTS, 0.0)  # Reading the metrics also resets the longest turn.
     chance = Random(f"{attack.name} {seed}")
     launch = server.launch
     aim = Aim(launch.port, launch.metrics_port, launch.secured_ports, scale=scale, random=chance)
@@ -249,7 +249,7 @@ def _end_and_begin_again(server: Server, attacks: Sequence[Attack], trial: Trial
     for thread in beside:
         thread.start()
     if beside:
-        time.sleep(0.5)  # So that SIGTERM falls into the middle of it.
+        time.sleep(0.5)  # So that SIGTERM comes while the attack runs.
     started = time.monotonic()
     try:
         server.stop()
@@ -284,7 +284,7 @@ def _in_the_log(output: Path) -> list[str]:
 
 
 def _metrics(server: Server) -> dict[str, float]:
-    """The broker's own numbers, those of one name added up; none where there is no page for them."""
+    """Return the broker's metrics, summed up by name; empty if it has no metrics page."""
     if server.launch.metrics_port is None:
         return {}
     try:
@@ -308,6 +308,6 @@ def _peak_bytes(server: Server) -> int:
 
 
 def _forget_peak(server: Server) -> None:
-    """Let the peak of the resident memory begin anew, where the system can."""
+    """Reset the peak of the resident memory, if the system can do that."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{server.pid}/clear_refs").write_text("5")

@@ -1,4 +1,4 @@
-"""What strangers do, by subject. Importing this package fills ``tools.hostile.aim.ATTACKS``."""
+"""The attacks, one module for each subject. Importing this package fills ``tools.hostile.aim.ATTACKS``."""
 
 from tools.hostile.attacks import (
     compressed,

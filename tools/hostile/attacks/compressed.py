@@ -1,4 +1,4 @@
-"""Small batches that unpack to very much: bombs, and millions of records."""
+"""Small batches that decompress to very many bytes: decompression bombs, and millions of records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bombs_to_a_topic_with_its_own_codec(aim: Aim) -> None:
 
 @attack
 def bombs_that_are_one_record(aim: Aim) -> None:
-    """The unpacked gigabyte is one record of the right length: only its size speaks against it."""
+    """The decompressed block is one large record with the correct length: only its size is wrong."""
     topic = aim.new_topic(partitions=2)
     size = aim.times(120 * 2**20, least=2**20)
     body = b"\0\0\0" + varint(1) + b"k" + varint(size) + bytes(size) + b"\0"
@@ -43,7 +43,7 @@ def bombs_that_are_one_record(aim: Aim) -> None:
 
 @attack
 def bombs_side_by_side(aim: Aim) -> None:
-    """Sixteen connections, each with a bomb to the compacted topic, before any is answered."""
+    """Sixteen connections send a bomb to the compacted topic each, before any is answered."""
     topic = aim.new_topic(cleanup_policy="compact")
     codec, build = bombs(aim.times(1000 * 2**20, least=2**20))["zstd"]
     batch = raw_batch(build()[:_BATCH_BYTES_MAX], count=1, attributes=codec)
@@ -83,14 +83,14 @@ def seven_million_equal_records_to_a_compacted_topic(aim: Aim) -> None:
 
 @attack
 def a_million_tiny_records_to_a_topic_with_a_time_limit(aim: Aim) -> None:
-    """The lowest timestamp of a batch has to be known there."""
+    """For this topic the broker must find the lowest timestamp of the batch."""
     hour = str(3_600_000)
     _tiny(aim, aim.times(1_000_000, least=1000), numbered=True, message_timestamp_before_max_ms=hour)
 
 
 @attack
 def records_with_ten_million_headers(aim: Aim) -> None:
-    """One record whose headers take two bytes each."""
+    """One record with very many headers, of two bytes each."""
     count = aim.times(10_000_000, least=1000)
     block = record(tail=varint(count) + b"\0\1" * count)
     for configs in ({}, {"cleanup_policy": "compact"}):

@@ -1,4 +1,4 @@
-"""Connections: very many, half open, and ones that say nothing or the wrong thing."""
+"""Attacks with connections: very many, half open, silent, and with bytes that are no request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tools.hostile.stranger import HOST, Stranger, told
 
 @attack
 def a_flood_of_connections(aim: Aim) -> None:
-    """Up to the limit of this process, none of them closed."""
+    """Connections are opened up to the limit of this process, without closing any."""
     clients: list[Stranger] = []
     try:
         for _ in range(aim.times(5_000, least=100)):
@@ -33,7 +33,7 @@ def a_flood_of_connections(aim: Aim) -> None:
             except OSError:
                 aim.answers["refused"] += 1
         aim.answers["opened"] += len(clients)
-        # The canary has its connections already; a new one may be refused while these are open.
+        # Further connections may be refused while these are open. The canary has its connections already.
         for client in clients[-50:]:
             aim.noted(client.receive() if client.is_closed(0.05) else "open")
     finally:
@@ -42,7 +42,8 @@ def a_flood_of_connections(aim: Aim) -> None:
 
 
 def _use_up_the_descriptors(aim: Aim) -> None:
-    """Connections until no more are accepted; topics are asked for meanwhile, and made when they are gone."""
+    """Connections are opened until no more are accepted. Topics are requested meanwhile; when the connections are
+    closed, a topic must be created and used again."""
     clients: list[Stranger] = []
     try:
         with aim.stranger(timeout_s=20) as early:
@@ -61,7 +62,7 @@ def _use_up_the_descriptors(aim: Aim) -> None:
         for client in clients:
             client.close()
     for _ in range(600):
-        # The broker learns of the last connections that were closed a moment later.
+        # The broker notices a moment later that the last connections were closed.
         topic, answer = aim.ask_for_topic()
         if answer == "NONE":
             with aim.stranger() as client:
@@ -76,7 +77,7 @@ add(Attack("connections-where-descriptors-are-few", _use_up_the_descriptors, des
 
 @attack
 def half_frames_from_two_addresses(aim: Aim) -> None:
-    """As many connections as there may be at all, each with 250 KB of a frame that is not finished."""
+    """The largest allowed number of connections, each with 250 KB of an unfinished frame."""
     start = struct.pack(">i", 256_000) + request_header(ApiKey.PRODUCE, 9, 1) + bytes(250_000)
     clients: list[Stranger] = []
     try:
@@ -92,7 +93,7 @@ def half_frames_from_two_addresses(aim: Aim) -> None:
 
 @attack
 def a_flood_of_scrapes(aim: Aim) -> None:
-    """The page of the metrics: connections without a request, heads without an end, answers that are not read."""
+    """Connections to the metrics page: without a request, with endless request heads, with responses not read."""
     if aim.metrics_port is None:
         return
     heads = (b"", b"GET /metrics HTTP/1.1\r\n", b"x" * 8_000, b"x" * 100_000, b"GET /metrics HTTP/1.1\r\n\r\n")
@@ -114,7 +115,7 @@ def a_flood_of_scrapes(aim: Aim) -> None:
 
 
 def _scrape_the_descriptors_away(aim: Aim) -> None:
-    """Connections to the page of the metrics count too; and what is asked for meanwhile is answered."""
+    """Connections to the metrics page use descriptors, too. Requests of clients must be answered meanwhile."""
     if aim.metrics_port is None:
         return
     idle: list[Stranger] = []
@@ -146,7 +147,7 @@ def connections_that_come_and_go(aim: Aim) -> None:
             if number % 3:
                 client.send(frame[: 1 + number % len(frame)])
             if number % 2:
-                # Reset instead of an orderly end.
+                # Close the connection with a reset.
                 client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     aim.answers["opened"] += 1
 
@@ -195,7 +196,7 @@ def sasl_where_there_is_none(aim: Aim) -> None:
 
 @attack
 def half_open_from_many_ports(aim: Aim) -> None:
-    """Connections that were accepted by the system and are never spoken on, then dropped all at once."""
+    """Connections that the system has accepted and that send nothing, then are all reset at the same time."""
     sockets: list[socket.socket] = []
     for _ in range(aim.times(2_000, least=100)):
         one = socket.socket()

@@ -1,4 +1,4 @@
-"""Clients that do not read what they asked for, frames that never end, and requests without pause."""
+"""Attacks with clients that do not read responses, frames that never end, and requests without a pause."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def filled_topic(aim: Aim, size_bytes: int) -> str:
 
 @attack
 def forty_clients_that_do_not_read(aim: Aim) -> None:
-    """Each asks for everything that one answer may hold, several times."""
+    """Each client requests the largest possible response, several times."""
     frame = fetch_frame(filled_topic(aim, aim.times(60 * _MEGABYTE, least=4 * _MEGABYTE)))
     _unread(aim, frame * 5, clients=40)
 
@@ -45,7 +45,7 @@ def two_hundred_clients_that_do_not_read(aim: Aim) -> None:
 
 @attack
 def unread_answers_to_metadata(aim: Aim) -> None:
-    """Small requests with large answers, by the thousand."""
+    """Thousands of small requests with large responses."""
     aim.new_topic(partitions=aim.times(1000, least=20))
     frame = frame_of(ApiKey.METADATA, 9, MetadataRequest(topics=None))
     _unread(aim, frame * aim.times(5_000, least=100), clients=10)
@@ -66,14 +66,15 @@ def a_storm_of_api_versions(aim: Aim) -> None:
 
 @attack
 def fetches_that_wait_by_the_thousand(aim: Aim) -> None:
-    """Long polls on every connection that one address may have."""
+    """Long polls on all connections that one address may have."""
     frame = fetch_frame(aim.new_topic(), max_wait_ms=30_000)
     _unread(aim, frame * 300, clients=aim.times(400, least=20))
 
 
 @attack
 def watchers_of_the_canarys_topic(aim: Aim) -> None:
-    """Long polls that wait for more bytes than will ever come: no record of the canary may cost a look at each."""
+    """Long polls that wait for more bytes than will ever come. The cost of a record of the canary must not grow with
+    their number."""
     topics = [FetchTopic(CANARY, partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=2**31 - 1)])]
     request = FetchRequest(max_wait_ms=20_000, min_bytes=2**31 - 1, max_bytes=2**31 - 1, topics=topics)
     frame = frame_of(ApiKey.FETCH, 11, request)
@@ -87,7 +88,7 @@ def watchers_of_the_canarys_topic(aim: Aim) -> None:
 
 @attack
 def requests_without_answers(aim: Aim) -> None:
-    """acks=0 by the thousand: nothing that leaves tells the client to wait."""
+    """Thousands of Produce requests with acks=0: there are no responses by which the broker could slow the client."""
     frame = produce_frame(aim.new_topic(), sound_batch(b"x" * 100), acks=0)
     clients = [aim.stranger(timeout_s=1) for _ in range(10)]
     for client in clients:
@@ -117,7 +118,8 @@ def a_reader_that_takes_a_byte_at_a_time(aim: Aim) -> None:
 
 @attack
 def four_frames_that_never_end(aim: Aim) -> None:
-    """Each claims 90 MB and brings most of it; then nothing more comes. The canary's larger requests need room too."""
+    """Each frame has a length of 90 MB; most of it is sent, and then nothing more. Other clients' large requests must
+    still get memory."""
     _unfinished_frames(aim, clients=4, timeout_s=5, share=0.8, wait_s=max(0.5, 6.0 * aim.scale))
 
 
@@ -134,7 +136,7 @@ def _unfinished_frames(aim: Aim, *, clients: int, timeout_s: float, share: float
         for stranger in strangers:
             aim.answers["sent" if stranger.send(start + bytes(int(size * share))) else "stopped"] += 1
         time.sleep(wait_s)
-        # One more client with a large request of its own: it must get its answer.
+        # The large request of another client must be answered.
         topic = aim.new_topic(max_message_bytes=str(20 * _MEGABYTE))
         with aim.stranger(timeout_s=60) as honest:
             large = sound_batch(bytes(aim.times(10 * _MEGABYTE, least=_MEGABYTE)))
@@ -170,7 +172,7 @@ def requests_by_the_thousand_without_reading(aim: Aim) -> None:
 
 @attack
 def fetches_of_everything_at_once(aim: Aim) -> None:
-    """Twenty readers that do read, each with the largest sizes that fit into the fields."""
+    """Twenty clients that read their responses send a Fetch each, with the largest sizes that fit into the fields."""
     frame = fetch_frame(filled_topic(aim, aim.times(60 * _MEGABYTE, least=4 * _MEGABYTE)))
     clients = [aim.stranger(timeout_s=30) for _ in range(20)]
     for client in clients:
@@ -182,7 +184,7 @@ def fetches_of_everything_at_once(aim: Aim) -> None:
 
 
 def _unread(aim: Aim, data: bytes, *, clients: int) -> None:
-    """So many clients that send all of it, as far as the broker takes it, and read nothing for a while."""
+    """Let ``clients`` clients send the data, as far as the broker accepts it, and read nothing for a while."""
     strangers: list[Stranger] = []
     try:
         for _ in range(clients):

@@ -1,4 +1,4 @@
-"""The fuzz: a valid request of every API and version, then broken in one way or another. Seeded."""
+"""Attacks with seeded random requests of every API and version: valid ones, and mutated ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATIENCE_S = 0.01
 
 
 def _fuzz(aim: Aim, frames: int, *, broken: bool) -> None:
-    """Each frame on a connection of its own, of which the oldest is closed when there are too many."""
+    """Send each frame on a connection of its own. If too many are open, the oldest one is closed."""
     opened: deque[Stranger] = deque()
     source = requests(aim.random)
     try:

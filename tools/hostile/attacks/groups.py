@@ -1,4 +1,4 @@
-"""Groups: members with much metadata, very many groups, and offsets with long texts."""
+"""Attacks on group coordinators: members with much metadata, very many groups, and offsets with long texts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _join(group: str, *, metadata: bytes = b"", member_id: str = "", protocols: 
 
 
 def _ready(aim: Aim) -> None:
-    """Wait until there are coordinators, so that what follows is not refused for the want of them."""
+    """Wait until there is a coordinator, so that the requests of the attack are not refused without one."""
     with aim.stranger() as client:
         for _ in range(2000):
             response = client.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest("any", 0))
@@ -53,7 +53,7 @@ def _ready(aim: Aim) -> None:
 
 @attack
 def members_with_20_megabytes_of_metadata(aim: Aim) -> None:
-    """Thirty of them, in one group: version 0 needs no member id first."""
+    """Thirty such members join one group, with a version of JoinGroup that needs no member id."""
     _ready(aim)
     _members(aim, ["heavy"] * 30)
 
@@ -83,13 +83,13 @@ def _members(aim: Aim, names: list[str]) -> None:
 
 @attack
 def a_hundred_thousand_groups(aim: Aim) -> None:
-    """One member each, joined and left alone."""
+    """One member joins each group and sends nothing more."""
     _many_joins(aim, lambda number: f"crowd-{number}")
 
 
 @attack
 def a_hundred_thousand_members(aim: Aim) -> None:
-    """Every client that asks gets a member id; each is remembered until its session ends."""
+    """Each JoinGroup request gets a new member id, which the broker remembers until its session ends."""
     _many_joins(aim, lambda number: "one-crowd")
 
 
@@ -113,7 +113,7 @@ def _many_joins(aim: Aim, group: Callable[[int], str]) -> None:
 
 @attack
 def ten_thousand_members_of_a_consumer_group(aim: Aim) -> None:
-    """Each heartbeat may bring a new assignment of everything to everyone."""
+    """Each heartbeat of a new member may change the assignments of all members."""
     _ready(aim)
     topic = aim.new_topic(partitions=100)
     with aim.stranger(timeout_s=20) as client:
@@ -150,7 +150,7 @@ def subscriptions_to_100000_names(aim: Aim) -> None:
 
 @attack
 def assignments_of_50_megabytes(aim: Aim) -> None:
-    """A leader hands out more than a record of the group's log can hold."""
+    """A leader sends an assignment that is larger than a record of ``__consumer_offsets`` can be."""
     _ready(aim)
     assignment = bytes(aim.times(50 * _MEGABYTE, least=2 * _MEGABYTE))
     for number in range(5):
@@ -185,7 +185,7 @@ def a_group_with_2000_offsets_read_again_and_again(aim: Aim) -> None:
 
 @attack
 def lists_of_everything(aim: Aim) -> None:
-    """First many groups and partitions, then every request that lists all of them, again and again."""
+    """First many groups and partitions are created, then all requests that list them are repeated."""
     aim.new_topic(partitions=aim.times(2_000, least=20))
     commits_for_100000_groups(aim)
     frames = (
@@ -205,7 +205,7 @@ def lists_of_everything(aim: Aim) -> None:
 
 @attack
 def records_for_the_internal_topics(aim: Aim) -> None:
-    """What stands there is the coordinators' state; a client must not write it."""
+    """These topics have the coordinators' state; a client must not write to them."""
     _ready(aim)
     for topic in ("__consumer_offsets", "__transaction_state"):
         for partition in range(5):
@@ -229,7 +229,7 @@ def commits_with_long_texts(aim: Aim) -> None:
 
 @attack
 def commits_for_100000_groups(aim: Aim) -> None:
-    """Offsets are kept for a week after a group is empty."""
+    """Offsets of empty groups, which are kept for a week."""
     topic = aim.new_topic()
     _ready(aim)
     partition = OffsetCommitRequestPartition(0, 1, committed_metadata="m" * 4000)

@@ -1,6 +1,6 @@
-"""Requests with very many plausible elements: names that are not there, partitions that are.
+"""Attacks with very many plausible elements in one request: unknown names, and existing partitions.
 
-``widened`` does the same mechanically to every list of every API; here the elements are chosen to be expensive.
+``widened`` does the same mechanically for every list of every API; here the elements are chosen to be expensive.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from tools.hostile.attacks.produced import producer_of
 from tools.hostile.attacks.requests import MS, frame_of
 from tools.hostile.batches import sound_batch
 
-# More elements than this in one request are refused for their number alone; so many are served.
+# A request with this number of elements is served. One with slightly more is refused because of their number.
 SERVED_ELEMENTS = 95_000
 
 
 def of(elements: int) -> Callable[[AttackRun], AttackRun]:
-    """Two attacks: with so many elements, and with as many as a request may have."""
+    """Register two attacks: one with ``elements`` elements, and one with as many as a request may have."""
 
     def register(run: AttackRun) -> AttackRun:
         attack(run)
@@ -126,7 +126,7 @@ def offsets_of_one_partition_by_time_500000_times(aim: Aim) -> None:
 
 @of(600_000)
 def a_fetch_session_with_600000_targets(aim: Aim) -> None:
-    """Made once, and then asked again and again with an empty request, which costs the client nothing."""
+    """The session is made once, and then used by repeated empty requests, which cost the client nothing."""
     asked = [FetchPartition(number, fetch_offset=0, partition_max_bytes=1) for number in range(aim.times(600_000))]
     topics = [FetchTopic(aim.new_topic(), partitions=asked)]
     with aim.stranger(timeout_s=40) as client:
@@ -134,7 +134,7 @@ def a_fetch_session_with_600000_targets(aim: Aim) -> None:
         session_id = 0 if isinstance(response, str) else response.session_id
         aim.noted(response)
     if not session_id:
-        # The answer was too large to look at: the id stands behind the correlation id, the throttle time and the code.
+        # The response was too large to decode: the session id is after correlation id, throttle time and error code.
         with aim.stranger(timeout_s=40) as client:
             client.send(frame_of(ApiKey.FETCH, 11, FetchRequest(max_wait_ms=0, session_epoch=0, topics=topics)))
             answer = client.receive()
@@ -149,7 +149,7 @@ def a_fetch_session_with_600000_targets(aim: Aim) -> None:
 
 @attack
 def many_fetch_sessions(aim: Aim) -> None:
-    """As many sessions as there are slots, each with a thousand targets."""
+    """As many fetch sessions as a broker keeps, each with a thousand partitions."""
     topic = aim.new_topic()
     asked = [FetchPartition(number, fetch_offset=0, partition_max_bytes=1) for number in range(aim.times(1000))]
     frame = frame_of(
@@ -203,7 +203,7 @@ def markers_of_200000_partitions(aim: Aim) -> None:
 
 @of(100_000)
 def configs_of_one_topic_100000_times(aim: Aim) -> None:
-    """A small request with a very large answer, if nothing bounds it."""
+    """A small request whose response would be very large without a limit."""
     resource = DescribeConfigsResource(resource_type=2, resource_name=aim.new_topic(), configuration_keys=None)
     request = DescribeConfigsRequest([resource] * aim.times(100_000), include_synonyms=True, include_documentation=True)
     _asked(aim, ApiKey.DESCRIBE_CONFIGS, 4, request)

@@ -1,4 +1,4 @@
-"""Patterns that a regular expression engine chokes on, and texts that forge lines of the log."""
+"""Attacks with regular expressions that are expensive to compile or match, and with texts that forge log lines."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def patterns_in_list_transactions(aim: Aim) -> None:
 
 @attack
 def many_different_patterns(aim: Aim) -> None:
-    """What is compiled must not be kept for every pattern that anybody ever sent."""
+    """The broker must not keep the compiled form of every pattern that was ever sent."""
     for number in range(aim.times(2_000, least=20)):
         request = ConsumerGroupHeartbeatRequest(
             "many-patterns",
@@ -84,7 +84,7 @@ def many_different_patterns(aim: Aim) -> None:
 
 @attack
 def newlines_in_every_text(aim: Aim) -> None:
-    """Transactional ids, group ids, client ids and member ids that carry a second line."""
+    """Transactional ids, group ids, client ids and other texts with a second line."""
     topic = aim.new_topic()
     _marker_that_comes_too_late(aim, topic)
     for number in range(aim.times(50, least=5)):
@@ -101,13 +101,14 @@ def newlines_in_every_text(aim: Aim) -> None:
             )
             aim.noted(client.ask(ApiKey.JOIN_GROUP, 9, join, client_id=text))
         with aim.stranger() as client:
-            # Not a request: the header is right, and what follows is cut off.
+            # The header of this frame is valid, and the request after it is cut off.
             client.send(_cut(frame_of(ApiKey.PRODUCE, 9, ProduceRequest(text, timeout_ms=1000), client_id=text)))
             aim.noted(client.receive())
 
 
 def _marker_that_comes_too_late(aim: Aim, topic: str) -> None:
-    """The coordinator says in the log whose marker a partition refused; here because of one with a later epoch."""
+    """Let a partition refuse a marker, because one with a later epoch is there: the coordinator logs the
+    transactional id."""
     producer_id, epoch = producer_of(aim, FORGED)
     batch = raw_batch(records(1), count=1, attributes=TRANSACTIONAL, producer=(producer_id, epoch, 0))
     aim.noted(in_transaction(aim, topic, batch, FORGED))

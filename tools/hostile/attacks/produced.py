@@ -1,4 +1,4 @@
-"""How a batch reaches a partition, on each way that the broker has for it; whether the topic is sound afterwards."""
+"""Functions that send a batch on each path that the broker has for it, and check the topic afterwards."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MS = 20_000
 
 
 def produce(client: Stranger, topic: str, batch: bytes, *, version: int = 9, partition: int = 0) -> Any:
-    """One batch to one partition."""
+    """Send one batch to one partition, and return the response."""
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(partition, batch)])
     return client.ask(ApiKey.PRODUCE, version, ProduceRequest(acks=-1, timeout_ms=_MS, topic_data=[data]))
 
 
 def on_every_way(aim: Aim, topic: str, batch: bytes) -> Iterator[tuple[str, Any]]:
-    """The batch alone, in a version without and one with tagged fields, and beside a sound batch for partition 1."""
+    """Send the batch alone, in a version without and one with tagged fields, and with a sound batch for partition 1."""
     for version in (7, 9):
         with aim.stranger() as client:
             yield f"Produce v{version}", produce(client, topic, batch, version=version)
@@ -39,20 +39,20 @@ def on_every_way(aim: Aim, topic: str, batch: bytes) -> Iterator[tuple[str, Any]
 
 
 def producer_of(aim: Aim, transactional_id: str | None, *, timeout_ms: int = 60_000) -> tuple[int, int]:
-    """A producer id and epoch, as InitProducerId gives them out."""
+    """Return a producer id and epoch from InitProducerId."""
     with aim.stranger() as client:
         for _ in range(2000):
             response = client.ask(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(transactional_id, timeout_ms))
             if told(response) == "NONE":
                 return response.producer_id, response.producer_epoch
-            # The coordinator is being made, for which somebody must ask for it; or it ends the transaction before.
+            # There is no coordinator yet, and FindCoordinator creates its topic; or it is ending the last transaction.
             client.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(transactional_id or "", 1))
             time.sleep(0.02)
     raise AssertionError(f"InitProducerId: {told(response)}")
 
 
 def in_transaction(aim: Aim, topic: str, batch: bytes, transactional_id: str) -> Any:
-    """The batch in Produce v12, which adds the partition to the transaction by itself."""
+    """Send the batch with Produce v12, which adds the partition to the transaction by itself."""
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(0, batch)])
     request = ProduceRequest(transactional_id, acks=-1, timeout_ms=_MS, topic_data=[data])
     with aim.stranger() as client:
@@ -60,7 +60,7 @@ def in_transaction(aim: Aim, topic: str, batch: bytes, transactional_id: str) ->
 
 
 def check_topic(aim: Aim, topic: str, *, partitions: int = 1) -> None:
-    """A sound record is taken, and a reader from the beginning gets through to it: each offset once, in order."""
+    """Check that a sound record is accepted and that a reader from the beginning reaches it, each offset once."""
     for partition in range(partitions):
         with aim.stranger() as client:
             response = produce(client, topic, sound_batch(b"last"), partition=partition)

@@ -1,4 +1,4 @@
-"""Batches that lie about themselves: header, framing of the records, codec. Kafka refuses all of them."""
+"""Attacks with invalid batches: wrong header, framing of records, or codec. Apache Kafka refuses all of them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ FRAMING_LIES = (
     Lie("a header without a key", record(tail=varint(1) + varint(-1) + varint(-1)), 1),
 )
 
-# Apache Kafka takes these as they are or repairs them: either is right, as long as readers get through.
+# Apache Kafka accepts these as they are or repairs them: both are correct, as long as readers can read them.
 ODDITIES = (
     Lie("offset deltas all zero", records(1) * 3, 3),
     Lie("offset deltas backwards", record(delta=2) + record(delta=1) + record(delta=0), 3),
@@ -118,7 +118,7 @@ def producers_that_lie(aim: Aim) -> None:
     ):
         with aim.stranger() as client:
             batch = raw_batch(records(1), count=1, producer=producer)
-            # A producer that the partition does not know may begin anywhere, as in Apache Kafka.
+            # A producer that is unknown to the partition may begin with any sequence, as in Apache Kafka.
             judge = aim.noted if what == "sequence from the middle" else None
             response = produce(client, topic, batch)
             if judge is None:
@@ -174,7 +174,7 @@ def blocks_that_are_not_compressed(aim: Aim) -> None:
         for what, block in blocks.items():
             for way, response in on_every_way(aim, topic, raw_batch(block, count=50, attributes=codec)):
                 if what == "a flipped bit" and codec in (Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
-                    aim.noted(response)  # Without a checksum in the block it may still be records.
+                    aim.noted(response)  # The block has no checksum, so its content may still be valid records.
                 else:
                     aim.must_refuse(f"{what} as {codec.name}, {way}", response)
     check_topic(aim, topic, partitions=2)
@@ -182,7 +182,7 @@ def blocks_that_are_not_compressed(aim: Aim) -> None:
 
 @attack
 def batches_that_are_none(aim: Aim) -> None:
-    """Magic, length and checksum are wrong, or there is more or less than one batch."""
+    """Batches with a wrong magic, length or checksum; and more or less than one batch."""
     topic = aim.new_topic(partitions=2)
     good = sound_batch(b"a")
     for what, batch in {

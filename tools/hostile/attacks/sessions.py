@@ -1,9 +1,9 @@
-"""Sessions that begin as they should and end as they should not: the stateful part of the fuzz.
+"""Attacks with sessions that begin with valid requests and end with invalid ones: the stateful part of the fuzz.
 
 A session is a connection with some sound requests (on a listener with SASL: some steps of a login; with TLS: a
-handshake), and then one of these endings: mutated frames, many frames at once, the same correlation id again and again,
-bytes one by one, half a frame and no more to come, or half a frame and a reset. What the sound requests are owed is an
-answer each, in order.
+handshake), and then one of these endings: mutated frames, many frames at once, one correlation id for several requests,
+bytes one by one, half a frame and then the end of the stream, or half a frame and a reset. Each sound request must be
+answered, in order.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tools.hostile.stranger import HOST, SILENT, Stranger
 
 FRAMES: Final = 20_000
 PLAIN_USER, PLAIN_PASSWORD = "carol", "carols"
-"""A user of the start configuration, where the listener wants SASL."""
+"""The user and password in the broker's configuration, for listeners with SASL."""
 
 _OPEN_AT_ONCE: Final = 100
 _TIMEOUT_S: Final = 20.0
 _CORRELATION_ID: Final = struct.Struct(">i")
-_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER: no time for what is not sent yet.
+_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: close drops unsent data and sends a reset.
 
 
 @attack
@@ -57,9 +57,9 @@ def sessions_that_begin_well(aim: Aim) -> None:
 
 
 def _session(aim: Aim, source: Iterator[bytes]) -> Stranger | None:
-    """The connection, if it is still open."""
+    """Run one session. Return the connection if it is still open."""
     random = aim.random
-    # A TLS handshake takes the time of twenty plain frames.
+    # TLS is chosen less often, because a handshake takes the time of twenty plain frames.
     protocol = random.choice(("PLAINTEXT", "PLAINTEXT", *aim.secured_ports))
     if protocol.endswith("SSL") and random.random() < 0.6:
         protocol = "PLAINTEXT"
@@ -73,7 +73,7 @@ def _session(aim: Aim, source: Iterator[bytes]) -> Stranger | None:
         _sound_requests(aim, client)
         return _ending(aim, client, source)
     except OSError:
-        aim.answers["gone"] += 1  # The broker closed it, for what went before.
+        aim.answers["gone"] += 1  # The broker closed the connection because of invalid bytes.
         client.close()
         return None
 
@@ -82,11 +82,11 @@ def _session(aim: Aim, source: Iterator[bytes]) -> Stranger | None:
 
 
 def _sound_requests(aim: Aim, client: Stranger) -> None:
-    """All sent at once; each must be answered, in order."""
+    """Send some sound requests at once. Each must be answered, in order."""
     random = aim.random
     ids = [random.getrandbits(31) for _ in range(random.randrange(4))]
     if random.random() < 0.3:
-        ids = ids[:1] * len(ids)  # A client may use one id again and again.
+        ids = ids[:1] * len(ids)  # A client may use one correlation id several times.
     data = bytearray()
     for correlation_id in ids:
         if random.random() < 0.5:
@@ -108,7 +108,7 @@ def _sound_requests(aim: Aim, client: Stranger) -> None:
 
 
 def _is_logged_in(aim: Aim, client: Stranger) -> bool:
-    """Whether the login went to its end; most do not, each ended in another place."""
+    """Run the steps of a login, most often broken at a random step. Return whether it succeeded."""
     random = aim.random
     steps = list(_login(random))
     broken_at = random.choice((None, None, *range(len(steps))))
@@ -119,12 +119,12 @@ def _is_logged_in(aim: Aim, client: Stranger) -> bool:
                 case 0:
                     frame = mutated(frame, random)
                 case 1 if isinstance(body, SaslAuthenticateRequest):
-                    # Of a few changed bytes most are still text.
+                    # Half of the tokens are mutated ones, of which most are still text.
                     is_text = random.random() < 0.5
                     token = mutated_bytes(body.auth_bytes, b"n,,n=x,r=y", random) if is_text else random.randbytes(40)
                     frame = bytes(encode_request(number, APIS[key], version, SaslAuthenticateRequest(token)))
                 case 2:
-                    # What is not for strangers, right behind it.
+                    # A request directly after it that only an authenticated client may send.
                     frame += bytes(encode_request(9, APIS[ApiKey.METADATA], 12, MetadataRequest(topics=[])))
                 case _:
                     frame = struct.pack(">i", random.choice((-1, 0, 2**16 + 1, 2**31 - 1))) + frame
@@ -137,7 +137,7 @@ def _is_logged_in(aim: Aim, client: Stranger) -> bool:
             if answer == SILENT:
                 aim.finding(f"step {number} of a login: {answer}")
             return False
-    # A stranger's proof is refused.
+    # The SCRAM login fails, because its proof is invalid.
     return SaslHandshakeRequest("PLAIN") in (body for _, _, body in steps)
 
 
@@ -156,7 +156,7 @@ def _login(random: Random) -> Iterator[tuple[ApiKey, int, object]]:
 
 
 def _is_secured(aim: Aim, client: Stranger) -> bool:
-    """Whether the connection speaks TLS now; some sessions break that off."""
+    """Do the TLS handshake, or sometimes break it. Return whether the connection uses TLS now."""
     random = aim.random
     if random.random() < 0.3:
         hello = mutated_bytes(_client_hello(), b"\x16\x03\x01\x02\x00\x01\x00", random)

@@ -1,4 +1,4 @@
-"""Topics: made and deleted without end, with too many partitions, names at the limits."""
+"""Attacks with topics: created and deleted without end, with too many partitions, with names at the limits."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def topics_with_a_million_partitions(aim: Aim) -> None:
 
 @attack
 def a_topic_with_as_many_partitions_as_are_allowed(aim: Aim) -> None:
-    """Each needs files. What does not fit is refused when it is made."""
+    """Each partition needs files. Topics that do not fit are refused when they are created."""
     for number in range(aim.times(4)):
         _created(aim, f"many-{number}", aim.times(5_000, least=50))
 
@@ -134,7 +134,7 @@ def records_deleted_without_end(aim: Aim) -> None:
 
 @attack
 def offsets_looked_up_by_time(aim: Aim) -> None:
-    """Times that lie within large batches have to be searched for."""
+    """Looking up a timestamp within a large batch takes a search in its records."""
     topic = aim.new_topic(index_interval_bytes="2147483647")
     with aim.stranger() as client:
         for _ in range(aim.times(100, least=5)):

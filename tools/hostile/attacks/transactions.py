@@ -1,4 +1,4 @@
-"""Transactions: forged markers, very many transactional ids, and producers without end."""
+"""Attacks with transactions: forged markers, very many transactional ids, and very many producers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRANSACTIONAL = 0x10
 
 @attack
 def forged_markers(aim: Aim) -> None:
-    """A marker with a huge coordinator epoch: the coordinator's own must still end the next transaction."""
+    """Markers with huge coordinator epochs: the coordinator's own markers must still end the next transaction."""
     topic = aim.new_topic()
     for epoch in (2**31 - 1, 1_000_000, 1, -1, -(2**31)):
         producer_id, producer_epoch = producer_of(aim, "forged")
@@ -57,7 +57,7 @@ def mark(aim: Aim, topic: str, producer_id: int, producer_epoch: int, coordinato
 
 
 def _await_stable(aim: Aim, topic: str) -> None:
-    """The last stable offset reaches the end of the log."""
+    """Wait until the last stable offset reaches the end of the log; it is a finding if it does not."""
     ends = (-1, -1)
     while not aim.expired:
         ends = (_end(aim, topic, isolation_level=0), _end(aim, topic, isolation_level=1))
@@ -79,7 +79,7 @@ def _end(aim: Aim, topic: str, *, isolation_level: int) -> int:
 
 @attack
 def twenty_thousand_transactional_ids(aim: Aim) -> None:
-    """Each is remembered for a week."""
+    """Very many transactional ids, each of which is remembered for a week."""
     producer_of(aim, "first-of-many")
     with aim.stranger() as client:
         for start in range(0, aim.times(20_000, least=200), 100):
@@ -121,7 +121,7 @@ def a_flood_of_producer_ids(aim: Aim) -> None:
 
 @attack
 def a_hundred_thousand_producers_on_one_partition(aim: Aim) -> None:
-    """Ids need not come from the broker: any number is taken, and remembered for a day."""
+    """Producer ids that no broker has given out: any number is accepted, and remembered for a day."""
     topic = aim.new_topic()
     with aim.stranger() as client:
         for start in range(0, aim.times(100_000, least=500), 250):

@@ -1,7 +1,8 @@
-"""Every list of every request that is served, made as long as a frame of 20 MB holds: found in the declarations.
+"""Attacks with the longest possible lists: one for each list in each request that is served.
 
-A list inside a list is reached through one element each. Strings are a short name, so that nothing is refused for
-being empty.
+The lists are found in the declarations of the requests and filled up to a frame of 20 MB. A list inside a list is
+reached through one element of the outer one. Strings are a short name, so that no request is refused because a string
+is empty.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from tools.hostile.aim import Aim, Attack, add
 from tools.hostile.attacks.requests import frame_of
 
 FRAME_BYTES = 20 * 2**20
-# A request with more than a hundred thousand elements is refused for their number alone: so many are served, or tried.
+# A request with more than a hundred thousand elements is refused because of their number: one size is served, one not.
 ELEMENTS_MAX = (95_000, 1_000_000)
 
-# Nothing is made, and there is an answer.
+# With these values nothing is created, and there is a response.
 CHOSEN = {"validate_only": True, "acks": -1}
 
 
 def lists_of(struct_class: type[Any], version: int) -> Iterator[tuple[Field, ...]]:
-    """The way to every list in a message, as the fields that lead there."""
+    """Return the path to every list in a message, as a tuple of fields."""
     for field in fields_of(struct_class):
         if not field.exists_in(version):
             continue
@@ -40,7 +41,7 @@ def lists_of(struct_class: type[Any], version: int) -> Iterator[tuple[Field, ...
 
 
 def widened(struct_class: type[Any], way: tuple[Field, ...], version: int, count: int) -> Any:
-    """The message whose list at the end of ``way`` has so many elements."""
+    """Return a message whose list at the end of ``way`` has ``count`` elements."""
     values: dict[str, Any] = {}
     for field in fields_of(struct_class):
         if way and field.name == way[0].name:
