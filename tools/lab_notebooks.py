@@ -2,8 +2,8 @@
 
     python -m tools.lab_notebooks      plays every scene, and writes one notebook for each
 
-A notebook is JSON, and its code cells are run here as a reader runs them: one after the other, in one namespace. So it
-takes neither Jupyter nor a kernel to make them or to test them.
+A notebook is JSON, and its code cells are run here as a reader runs them: one after the other, in one namespace. So
+neither Jupyter nor a kernel is needed to make or to test them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def path_of(scene: Scene) -> Path:
 
 
 def cells_of(scene: Scene, steps: int, steps_without: int) -> list[dict[str, Any]]:
-    """The cells of a scene, without outputs: its text, each step with the protection, and each without it."""
+    """Return the cells of a scene, without outputs: its text, its steps with the protection, and those without it."""
     title = f"# {scene.number}. {scene.title}"
     sources = [
         ("markdown", "\n\n".join((title, scene.lesson, f"What protects: {scene.protection}.", _HOW))),
@@ -85,7 +85,7 @@ def notebook(cells: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def executed(sources: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Run code cells in one namespace; the number of each, and what it printed."""
+    """Run code cells in one namespace. Yield the number and the output of each."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for number, source in enumerate(sources, 1):
         printed = io.StringIO()

@@ -1,9 +1,9 @@
 """Writes the pages of the lab, ``docs/lab.md`` and ``docs/lab.zh.md``, and their diagrams, from scenes that are played.
 
-    python -m tools.lab_pages      plays every scene twice, and writes what happened
+    python -m tools.lab_pages      plays every scene twice, and writes the pages from the runs
 
-Both pages are made by one function, so they have the same headings, tables and pictures. What a fact is called, and
-what was found, comes from the verdicts; a picture is drawn from the requests that passed (``semel.lab.sequence``).
+Both pages are made by one function, so they have the same headings, tables and pictures. The facts in the tables come
+from the verdicts; a picture is drawn from the requests and responses of a run (``semel.lab.sequence``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 PAGES: Final = {"en": "lab.md", "zh": "lab.zh.md"}
 
 STEPS: Final = {"rebalance": (1, 4)}
-"""Of scenes whose steps differ only in numbers: those that are drawn."""
+"""The steps that are drawn of a scene whose steps differ only in numbers."""
 
 _OPENING: Final = {
     "en": """# The lab
@@ -112,7 +112,7 @@ def page(played: list[tuple[Played, Played]], language: str) -> str:
 
 
 def fact_cells(fact: Fact) -> str:
-    """What was found; marked where it should be otherwise."""
+    """Return the value of a fact, in bold if it does not hold."""
     return f"{fact.found}" if fact.holds else f"**{fact.found}**"
 
 

@@ -1,7 +1,7 @@
-"""Clients of other languages, in these languages' own test runners: ``node --test`` and ``go test``.
+"""Runs the tests of clients in other languages, with those languages' test runners: ``node --test`` and ``go test``.
 
-What they need is pinned by the lock files beside the programs and is fetched once into the cache folder, by npm and by
-go itself. Which registries that comes from is the machine's configuration.
+Their packages are pinned by lock files in the programs' folders; npm and go fetch them once into the cache folder, from
+the registries that are configured on the machine.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _GO_MIN: Final = (1, 26)
 
 
 class ProgramFailed(Exception):
-    """A program of another language ended with an error; the message is the end of what it printed."""
+    """A program in another language ended with an error; the message is the end of its output."""
 
 
 def node() -> str:
-    """The ``node`` on PATH; raises Unavailable when it, or npm, is missing or too old."""
+    """Return the ``node`` on PATH. Raises Unavailable if it is missing or too old, or if npm is missing."""
     found = shutil.which("node")
     if found is None or shutil.which("npm") is None:
         raise Unavailable("there is no node with npm on PATH: apt-get install nodejs npm, or brew install node")
@@ -40,7 +40,7 @@ def node() -> str:
 
 
 def go() -> str:
-    """The ``go`` on PATH; raises Unavailable when it is missing or too old."""
+    """Return the ``go`` on PATH. Raises Unavailable if it is missing or too old."""
     found = shutil.which("go")
     if found is None:
         raise Unavailable("there is no go on PATH: apt-get install golang-go, or brew install go")
@@ -49,7 +49,7 @@ def go() -> str:
 
 
 def run_node_test(program: str, servers: str) -> str:
-    """Run the tests in ``program``, a file of ``tests/clients/javascript``; raises ProgramFailed."""
+    """Run the tests in ``program``, a file of ``tests/clients/javascript``. Raises ProgramFailed."""
     folder = _node_modules()
     for source in JAVASCRIPT.glob("*.js"):
         shutil.copy(source, folder)
@@ -57,7 +57,7 @@ def run_node_test(program: str, servers: str) -> str:
 
 
 def run_go_test(pattern: str, servers: str) -> str:
-    """Run the tests of ``tests/clients/go`` whose names match ``pattern``; raises ProgramFailed."""
+    """Run the tests of ``tests/clients/go`` whose names match ``pattern``. Raises ProgramFailed."""
     folder = cache() / "go"
     own = {"GOMODCACHE": str(folder / "modules"), "GOCACHE": str(folder / "build"), "GOFLAGS": "-mod=readonly"}
     command = [go(), "test", "-count=1", "-v", "-run", pattern, "./..."]
@@ -68,7 +68,7 @@ def run_go_test(pattern: str, servers: str) -> str:
 
 
 def _node_modules() -> Path:
-    """A folder with what the lock file pins, as npm installs it."""
+    """Return a folder in which npm has installed the packages of the lock file."""
     pins = [JAVASCRIPT / "package.json", JAVASCRIPT / "package-lock.json"]
     digest = hashlib.sha256(b"".join(pin.read_bytes() for pin in pins)).hexdigest()[:12]
     folder = cache() / f"node-{digest}"
@@ -85,7 +85,7 @@ def _node_modules() -> Path:
             try:
                 installed.rename(folder)
             except OSError:
-                if not folder.is_dir():  # Another process was faster.
+                if not folder.is_dir():  # Otherwise another process was faster.
                     raise
     return folder
 

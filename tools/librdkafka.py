@@ -1,4 +1,4 @@
-"""confluent-kafka, which is librdkafka, while its broker is killed and comes back."""
+"""Settings and retries with which confluent-kafka (librdkafka) survives a broker that is killed and restarted."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ T = TypeVar("T")
 
 _SETTINGS: Final = {
     "log_level": 3,
-    # So that it is back soon after its broker is.
+    # So that it reconnects soon after the broker has restarted.
     "reconnect.backoff.max.ms": 500,
-    # Its default, "rebootstrap", forgets the one broker there is while it is down, and after that the group's
-    # coordinator is never found again: every send_offsets_to_transaction hangs (2.16.1, on Apache Kafka too).
+    # With the default, "rebootstrap", librdkafka forgets the only broker while it is down and then never finds the
+    # group's coordinator again: every send_offsets_to_transaction hangs (2.16.1, with Apache Kafka too).
     "metadata.recovery.strategy": "none",
 }
 
 
 def settings_of(keywords: Mapping[str, Any], **others: object) -> dict[str, Any]:
-    """Settings as keywords have them, with dots, and those without which it would not outlive its broker."""
+    """Return the keyword arguments as settings with dots, and the settings with which it survives its broker."""
     return {**_SETTINGS, **{name.replace("_", "."): value for name, value in {**keywords, **others}.items()}}
 
 
 def insist(call: Callable[[], T]) -> T:
-    """What the call returns; it is called again for as long as it fails with what may be tried again."""
+    """Return the result of the call, which is repeated as long as it fails with a retriable error."""
     while True:
         try:
             return call()

@@ -1,6 +1,7 @@
-"""A steady load of numbered records on one topic, sent by idempotent librdkafka producers, and reading it all back.
+"""A steady load of numbered records on one topic from idempotent librdkafka producers, and a function to read it back.
 
-What was sent and what was answered goes into a ``History``; ``read_back`` brings what ``tools.history`` judges it by.
+Sent records and their acknowledgements go into a ``History``; ``tools.history`` compares it with the result of
+``read_back``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from tools.history import Found, History, Sent
 from tools.patience import PATIENCE_S, TEST_S_MAX
 
-# The broker may be gone for a while; the client should be back the moment it is.
+# The broker may be down for a while; the client should reconnect as soon as it is up.
 _IMPATIENT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "log_level": 0}
 
 
@@ -54,7 +55,7 @@ class Load:
         return len(self.history.acknowledged)
 
     def wait_for_acknowledged(self, count: int, timeout_s: float = PATIENCE_S) -> None:
-        """Return once so many records are acknowledged in all; no progress in time is a TimeoutError."""
+        """Wait until ``count`` records are acknowledged in total. Raises TimeoutError."""
         deadline = time.monotonic() + timeout_s
         while self.acknowledged() < count:
             if time.monotonic() > deadline:
@@ -62,7 +63,7 @@ class Load:
             time.sleep(0.001)
 
     def finish(self, timeout_s: float = PATIENCE_S) -> None:
-        """Send no more and wait, for so long at most, until everything that was sent is answered."""
+        """Stop sending, and wait for at most this time per producer until all sent records are answered."""
         self._stopping.set()
         self._thread.join()
         for producer in self._producers:
@@ -73,7 +74,7 @@ class Load:
             for number, producer in enumerate(self._producers):
                 for _ in range(self._random.randint(1, 20)):
                     self._send(number, producer)
-                # Polling serves callbacks; waiting in it keeps the load from being all there is on a small machine.
+                # Polling calls the callbacks. Waiting in it leaves processor time to others on a small machine.
                 unanswered = len(self.history.sent) - self.history.resolved()
                 producer.poll(0.001 if unanswered < 2_000 else 0.05)
 
@@ -106,7 +107,7 @@ def create_topic(
     leaders: Sequence[int] | None = None,
     replicas: int = 1,
 ) -> None:
-    """``leaders``: the broker of each partition, which has one replica; else the cluster chooses."""
+    """Create a topic. With ``leaders`` each partition has one replica, on that broker; else the cluster chooses."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_IMPATIENT})
     placed: dict[str, Any] = {"replication_factor": replicas}
     if leaders is not None:
@@ -117,7 +118,7 @@ def create_topic(
 
 
 def read_back(bootstrap_servers: str, topic: str, *, partitions: int, timeout_s: float = PATIENCE_S) -> list[Found]:
-    """Every record of the topic, from the first to the one that is last when this is called."""
+    """Return every record of the topic, from the first to the last one at the time of the call."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap_servers, "group.id": "read-back", "enable.auto.commit": False, **_IMPATIENT}
     )

@@ -1,8 +1,8 @@
-"""Three brokers and a ZooKeeper as processes (``semel cluster up``), of which one after the other is struck.
+"""Three brokers and a ZooKeeper as processes (``semel cluster up``); the brokers are killed or paused in turn.
 
-The next to be struck is the one that does what the next role says: leads a partition of a topic, coordinates
-transactions, coordinates a group, is the controller. A broker that was killed is started again by ``cluster up``. One
-that is paused goes on when its session has long expired, and learns then what it has missed.
+The next one to be struck is the broker that has the next role: leader of a partition, coordinator of a transaction,
+coordinator of a group, controller. ``cluster up`` restarts a killed broker. A paused one continues after its session
+has expired, and then learns of the new leaders.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tools.patience import PATIENCE_S, wait_until
 
 BROKERS: Final = 3
 SESSION_TIMEOUT_MS: Final = 6_000
-# Longer than the session, and ZooKeeper's tick of two seconds.
+# Longer than the session timeout plus ZooKeeper's tick of two seconds.
 PAUSED_S: Final = 10.0
 _READY: Final = re.compile(r"semel cluster ready on (?P<servers>[\d.:,]+), ZooKeeper on")
 
@@ -48,7 +48,7 @@ class Role(StrEnum):
 
 
 class StruckCluster:
-    """``Killable``: what is killed, or paused, is the broker that has the next role."""
+    """A ``Killable`` cluster: ``kill`` kills or pauses the broker that has the next role."""
 
     def __init__(self, folder: Path, servers: str, strike: Strike) -> None:
         self.bootstrap_servers = servers
@@ -78,7 +78,7 @@ class StruckCluster:
                 time.sleep(PAUSED_S)
 
     def launch_process(self) -> None:
-        """``cluster up`` has begun to; the next kill meets another role."""
+        """Wait until the broker has restarted: ``cluster up`` starts it, and the next kill is for another role."""
         self.start()
 
     def start(self) -> None:
@@ -91,7 +91,7 @@ class StruckCluster:
         wait_until(self.is_whole, "not all replicas were in sync again")
 
     def _pid(self) -> int | None:
-        """None while the file is being written."""
+        """Return the process id of the struck broker; ``None`` while its file is being written."""
         text = (self._folder / f"broker-{self._struck}.pid").read_text()
         return int(text) if text else None
 
@@ -147,7 +147,7 @@ class StruckCluster:
 
 @contextlib.contextmanager
 def struck_cluster(folder: Path, strike: Strike) -> Iterator[StruckCluster]:
-    """A cluster that runs in this folder until the block ends."""
+    """Run a cluster in this folder until the ``with`` block ends."""
     settings = {
         "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
         "transaction.state.log.num.partitions": 6,

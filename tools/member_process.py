@@ -1,4 +1,4 @@
-"""A member of a group as a process: what it has told, and the ways to disturb it."""
+"""A member of a group as a process: its reports, and functions to kill, pause and end it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Library:
 
     name: str
     module: str | None
-    """``None`` is the one that is not in Python."""
+    """The Python module; ``None`` for the member in Java."""
     has_transactions: bool = True
-    """Whether its transactions carry the group's generation with the offsets."""
+    """Whether it sends the group's generation with the offsets of a transaction."""
 
     def command(self) -> Sequence[str]:
         if self.module is not None:
@@ -51,7 +51,7 @@ PYTHON_LIBRARIES: Final = (OWN, CONFLUENT, KAFKA_PYTHON, AIOKAFKA)
 
 @dataclass(slots=True)
 class Told:
-    """Everything a member has said, in the order of its lines."""
+    """Everything that a member has reported, in the order of its lines."""
 
     assigned: set[int] = field(default_factory=set)
     revoked: list[set[int]] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Told:
 
 
 class MemberProcess:
-    """Started when it is made."""
+    """The process of a member. It is started by the constructor."""
 
     def __init__(self, library: Library, role: Role, output: Path) -> None:
         self.library = library
@@ -101,7 +101,7 @@ class MemberProcess:
         return self._process.poll()
 
     def kill(self) -> None:
-        """``kill -9``: nobody is told that it is gone. What it has said until then is heard."""
+        """Kill the process with SIGKILL, so that it does not leave the group. Its reports until then are read."""
         self._process.kill()
         self._process.wait()
         self._listener.join()
@@ -115,7 +115,7 @@ class MemberProcess:
         self.is_paused = False
 
     def ask_to_leave(self) -> None:
-        """It leaves the group and ends: ``wait``."""
+        """Ask the process to leave the group and end, with SIGTERM. ``wait`` waits for it."""
         self._process.send_signal(signal.SIGTERM)
 
     def wait(self) -> None:

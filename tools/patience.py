@@ -1,10 +1,10 @@
-"""How long tests, and the tools that they use, wait for what has to happen: one generous time for all of them.
+"""The timeout with which tests and their tools wait for something that has to happen: one long timeout for all of them.
 
-A wait that is fulfilled ends at once, so a long patience costs nothing but the time until a real failure is told. A
-short one makes a test fail because the machine is busy. ``SEMEL_PATIENCE_S`` changes it for a machine that is slower.
+A wait ends as soon as its condition holds, so a long timeout costs nothing except when a test really fails. With a
+short one a test would fail because the machine is busy. ``SEMEL_PATIENCE_S`` changes it for a slower machine.
 
-The two kinds of time in a test are kept apart: what has to happen is waited for with patience; what must not happen is
-watched for a short while, and a busy machine makes that while show less, never something false.
+A test has two kinds of time: for something that has to happen it waits with this timeout; for something that must not
+happen it waits a short time. On a busy machine the short wait can miss a failure, but never report a false one.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ PATIENCE_S: Final = float(os.environ.get("SEMEL_PATIENCE_S", "120"))
 PATIENCE_MS: Final = int(PATIENCE_S * 1000)
 
 SPARK_PATIENCE_S: Final = 4 * PATIENCE_S
-"""For what starts Spark, which takes half a minute on two processors that have nothing else to do."""
+"""The timeout for starting Spark, which takes half a minute on two idle processors."""
 
 TEST_S_MAX: Final = 10 * PATIENCE_S
-"""After so long a test is ended: later than any single wait in it."""
+"""The timeout of a whole test, which is longer than any single wait in it."""
 
 BEYOND_PATIENCE_MS: Final = 10 * PATIENCE_MS
-"""For a time that a test must not wait for: what is answered within the patience was not answered by this time."""
+"""For a timeout that a test must not reach: a response that comes within PATIENCE_S was not caused by this timeout."""
 
 
 def wait_until(
     condition: Callable[[], object], told: Callable[[], object] | str = "it did not happen", *, pause_s: float = 0.005
 ) -> None:
-    """Return once the condition holds. If it does not within the patience, fail with what is told then."""
+    """Wait until the condition holds. Raises AssertionError with ``told`` if it does not within PATIENCE_S."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         if time.monotonic() > deadline:

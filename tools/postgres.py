@@ -1,4 +1,4 @@
-"""A Postgres server of its own for tests and campaigns: a folder and a Unix socket; a port only for JDBC."""
+"""A Postgres server for one test or campaign, with a temporary folder and a Unix socket; with a port only for JDBC."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _USER = "postgres"
 
 
 def binaries() -> Path | None:
-    """Where initdb and postgres are; Debian does not put them on PATH."""
+    """Return the folder with initdb and postgres, which Debian does not put on PATH; ``None`` if there is none."""
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).parent
@@ -66,11 +66,11 @@ class PostgresServer:
         wait_until(self._is_up, "Postgres answers")
 
     def stop(self) -> None:
-        """Open transactions are rolled back."""
+        """Stop the server. Open transactions are rolled back."""
         self._end(signal.SIGINT)
 
     def crash(self) -> None:
-        """As if the machine had stopped: the next start recovers from the log, and what is not logged is empty."""
+        """Stop the server without a shutdown: the next start recovers from its log, and unlogged tables are empty."""
         self._end(signal.SIGQUIT)
 
     def _end(self, how: signal.Signals) -> None:
@@ -89,7 +89,10 @@ class PostgresServer:
 
 @contextmanager
 def postgres_server(*, port: int | None = None, settings: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
-    """Running. Its folder is not below the caller's: the user that it runs as could not get there."""
+    """Run a server until the ``with`` block ends.
+
+    Its folder is not in a folder of the caller, because the user that runs the server might not have access to it.
+    """
     programs = binaries()
     assert programs is not None, "the test needs postgres"
     with tempfile.TemporaryDirectory(prefix="semel-postgres-", ignore_cleanup_errors=True) as folder:

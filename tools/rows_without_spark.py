@@ -1,4 +1,4 @@
-"""Rows that sinks write, without Spark: the part of a DataFrame that they use, over an Arrow table."""
+"""A substitute for a Spark DataFrame, over an Arrow table, with the methods that sinks use."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class Rows:
-    """``part_count`` tasks share the rows. ``again``: the tasks that are run twice, as Spark runs a task whose first
-    attempt wrote all it had and was not heard of."""
+    """The rows of a batch, divided among ``part_count`` tasks.
+
+    ``again`` are the tasks that run twice, as when Spark retries a task that has written all its rows but whose result
+    was lost.
+    """
 
     def __init__(self, table: pa.Table, *, part_count: int = 2, again: frozenset[int] = frozenset()) -> None:
         self._table = table
@@ -30,7 +33,7 @@ class Rows:
         return list(self._table.schema.names)
 
     def selectExpr(self, *expressions: str) -> Rows:  # noqa: N802 (Spark's name)
-        """Names of columns, and other names for them: ``offset AS at``."""
+        """Select columns by name, also under another name: ``offset AS at``."""
         pairs = [expression.partition(" AS ") for expression in expressions]
         arrays = [self._table.column(name.strip("`")) for name, _, _ in pairs]
         table = pa.table(arrays, names=[other or name.strip("`") for name, _, other in pairs])
@@ -56,7 +59,7 @@ class Rows:
         return Mapped(found)
 
     def _parts(self) -> list[pa.Table]:
-        """What each task has."""
+        """Return the rows of each task."""
         size = -(-self._table.num_rows // self._part_count) or 1
         return [self._table.slice(first, size) for first in range(0, self._table.num_rows, size)]
 

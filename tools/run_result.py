@@ -10,7 +10,7 @@ ANOMALIES_MAX = 20
 
 
 class RunResult(Protocol):
-    """A frozen dataclass with these two besides its own fields."""
+    """The result of a run: a frozen dataclass with these two properties and fields of its own."""
 
     @property
     def anomalies(self) -> Sequence[object]: ...
@@ -20,7 +20,7 @@ class RunResult(Protocol):
 
 
 def to_json(result: RunResult) -> dict[str, Any]:
-    """All fields, the first anomalies as text, and whether the run passed."""
+    """Return all fields of the result, the first anomalies as text, and whether the run passed."""
     fields: dict[str, Any] = asdict(result)  # type: ignore[call-overload]
     anomalies = [str(anomaly) for anomaly in result.anomalies[:ANOMALIES_MAX]]
     return {**fields, "anomalies": anomalies, "passed": result.passed}

@@ -1,4 +1,4 @@
-"""Sequence diagrams: a text of messages between participants, and the SVG picture of it.
+"""Sequence diagrams: parses a text of messages between participants, and draws it as an SVG picture.
 
     title: A retry
     participants: Producer, Broker
@@ -9,8 +9,8 @@
     Broker --> Producer: offset 0      an answer
     Broker --x Producer: offset 0      an answer that is lost (also ->x, a request that is lost)
 
-The picture needs nothing from elsewhere: no font, no script, no style sheet. Text is drawn with a given length, so that
-it fits whichever font the reader has.
+The picture loads no other file: no font, no script, no style sheet. Text is drawn with a fixed length, so that it fits
+with any font.
 
     python -m tools.sequence_diagram      draws docs/pictures/NAME.svg of every docs/diagrams/NAME.txt
 """
@@ -33,7 +33,7 @@ _PAPER, _INK, _FAINT, _ACTION, _LOST = "#ffffff", "#1e2227", "#8a929c", "#eef3f8
 _FONT: Final = "ui-sans-serif, system-ui, Helvetica, Arial, 'DejaVu Sans', sans-serif"
 
 _HALO: Final = f'stroke="{_PAPER}" stroke-width="4" paint-order="stroke"'
-"""Around the text of a message, which may cross the lines of participants between the two."""
+"""The outline around the text of a message, which may cross the lines of other participants."""
 
 _MESSAGE: Final = re.compile(r"(.+?) (->|-->|->x|--x) (.+?): (.+)")
 _ACTION_LINE: Final = re.compile(r"([^:]+): (.+)")
@@ -67,7 +67,7 @@ class Diagram:
 
 
 def pictures() -> dict[Path, str]:
-    """Every picture of the documents, by its path."""
+    """Return every picture of the documents as SVG, by its path."""
     texts = sorted((_DOCS / "diagrams").glob("*.txt"))
     return {_DOCS / "pictures" / f"{text.stem}.svg": svg(parse(text.read_text())) for text in texts}
 
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def parse(text: str) -> Diagram:
-    """Raises ValueError, with the line and the rule, if the text is not a diagram."""
+    """Parse a diagram. Raises ValueError, with the line and the rule, if the text is not a diagram."""
     title, names, steps = "", [], []
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()

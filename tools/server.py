@@ -1,7 +1,7 @@
-"""A broker as an operating-system process, whichever broker it is: Semel or Apache Kafka.
+"""A broker as an operating system process: Semel or Apache Kafka.
 
-Ready means that it answers Metadata and counts itself among the brokers. That is asked over the wire and of both alike,
-so times taken here can be compared. ``kill`` is ``kill -9``: the process gets no chance to tidy up.
+A broker is ready when it answers Metadata and lists itself among the brokers. This is checked over the wire in the same
+way for both, so that times measured here can be compared. ``kill`` is ``kill -9``: the process cannot clean up.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tools.frames import brokers_answering
 from tools.patience import PATIENCE_S
 
 HOST = "127.0.0.1"
-# Below the ports that the system gives to outgoing connections (from 32768 on Linux, from 49152 elsewhere).
+# Below the ports that the system uses for outgoing connections (from 32768 on Linux, from 49152 on others).
 _PORTS = range(10_000, 32_000)
 _ANSWER_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How one broker is started, again and again, on the same data directory and the same port."""
+    """How a broker is started: each time with the same data directory and on the same port."""
 
     name: str
     command: Sequence[str]
@@ -38,11 +38,11 @@ class Launch:
     metrics_port: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     secured_ports: Mapping[str, int] = field(default_factory=dict)
-    """Of its other listeners, by their security protocol. At ``port`` it is PLAINTEXT."""
+    """The ports of its other listeners, by their security protocol. The listener at ``port`` is PLAINTEXT."""
 
 
 class NotReady(Exception):
-    """The process ended, or did not answer in time; the message carries the end of what it printed."""
+    """The process ended, or did not answer in time; the message has the end of its output."""
 
 
 class Server:
@@ -54,7 +54,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
-        """Start the process and wait until it is ready; returns the seconds that took."""
+        """Start the process and wait until it is ready. Return the seconds that it took."""
         started = time.monotonic()
         self.launch_process()
         while not brokers_answering(HOST, self.launch.port, timeout_s=_ANSWER_TIMEOUT_S):
@@ -75,11 +75,11 @@ class Server:
             )
 
     def kill(self) -> None:
-        """End the process with SIGKILL; nothing happens when it does not run."""
+        """End the process with SIGKILL. Does nothing if it does not run."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Ask the process to end and wait until it has; one that will not is killed and reported."""
+        """Ask the process to end, and wait for it. Kills it and raises AssertionError if it does not end in time."""
         self._end(signal.SIGTERM)
 
     @property
@@ -94,12 +94,12 @@ class Server:
         raise AssertionError(f"/proc/{self.pid}/status has no VmRSS")
 
     def cpu_seconds(self) -> float:
-        """Processor time of the process, in user and in system mode, since it started."""
+        """Return the processor time of the process since it started, in user and in system mode."""
         after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
     def printed(self, last_bytes: int = 4000) -> str:
-        """The end of what the process wrote to stdout and stderr."""
+        """Return the end of the process's output to stdout and stderr."""
         with contextlib.suppress(FileNotFoundError):
             return self.launch.output.read_bytes()[-last_bytes:].decode(errors="replace")
         return ""
@@ -128,7 +128,7 @@ class Server:
 
 @contextlib.contextmanager
 def running(server: Server) -> Iterator[Server]:
-    """The server, started; killed at the end if it still runs."""
+    """Start the server, and kill it at the end of the ``with`` block if it still runs."""
     server.start()
     try:
         yield server
@@ -137,10 +137,11 @@ def running(server: Server) -> Iterator[Server]:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, and that no outgoing connection is given.
+    """Return a port that was free a moment ago, and that the system does not use for outgoing connections.
 
-    A port that the system chooses is one of those: while a killed broker is away, a connection of any client on this
-    machine may get it, even one to the broker itself. Brokers bind it again, so one that is stolen fails loudly.
+    A port that the system chooses could be used for an outgoing connection of any client on this machine while a killed
+    broker is down, even for one to the broker itself. A broker binds its port again when it is restarted, and fails
+    with an error if the port is in use.
     """
     while True:
         port = random.SystemRandom().choice(_PORTS)

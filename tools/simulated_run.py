@@ -1,4 +1,4 @@
-"""One simulation of a campaign: a scenario with a seed, and what becomes of it."""
+"""Runs one simulation of a campaign: a scenario with a seed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ F = TypeVar("F", bound=Enum)
 
 
 def simulate(scenario: Scenario[Counter[F]], seed: int) -> dict[str, Any]:
-    """Whether it passed, with the faults it went through, or with the error and the command that replays it."""
-    # That command prints what is not printed here.
+    """Return whether the scenario passed, with its faults, or with the error and the command that replays it."""
+    # The command that replays it prints the log lines that are disabled here.
     logging.disable(logging.CRITICAL)
     result: dict[str, Any] = {"scenario": scenario.__name__}
     try:

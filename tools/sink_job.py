@@ -1,9 +1,9 @@
 """The driver of the campaign over sinks, as a process of its own: ``python -m tools.sink_job FOLDER``.
 
-It is the pipeline's own start and batches, with a checkpoint, rows and workers that are made here: what a batch reads
-is its offsets. So a process is ready in a second, and every step of a batch can be killed hundreds of times. Wherever
-the plan in its folder says so, in the driver or in a worker, it claims that it has arrived and waits, as the driver of
-the campaign on Spark does.
+It uses the pipeline's own start and batches, but substitutes for Spark's checkpoint, rows and workers: the rows of a
+batch are its offsets. So a process is ready in a second, and can be killed at every step of a batch hundreds of times.
+At the step that ``halt.json`` in its folder names, the driver or a worker writes a file to say that it has arrived, and
+waits, like the driver of the campaign on Spark.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SinkJob:
 
 
 class FolderCheckpoint(Checkpoint):
-    """Files as Spark writes them, for a query that reads one partition."""
+    """A checkpoint with files as Spark writes them, for a query that reads one partition."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(str(folder))
@@ -74,18 +74,19 @@ class FolderCheckpoint(Checkpoint):
         return int((self._folder / name).stat().st_mtime * 1000)
 
     def end_of(self, batch_id: int) -> int | None:
-        """``None`` if the batch is not planned."""
+        """Return the end offset of a batch; ``None`` if the batch is not planned."""
         if batch_id < 0:
             return 0
         ends = self.ends_of(batch_id, ["0"])
         return None if ends is None else ends[0][PARTITION]
 
     def next_batch_id(self) -> int:
-        """The one after the last that is in the commit log."""
+        """Return the number after the last batch in the commit log."""
         return max((int(name) for name in self._names("commits")), default=-1) + 1
 
     def plan(self, batch_id: int, end: int) -> None:
-        """Raises ``FileExistsError``, and Spark an error of its own, if another driver has planned the batch."""
+        """Write the batch to the offset log. Raises ``FileExistsError`` if another driver has planned it, as Spark
+        raises an error of its own."""
         self._write(f"offsets/{batch_id}", f"v1\n{{}}\n{json.dumps({TOPIC: {'0': end}})}")
 
     def finish(self, batch_id: int) -> None:
@@ -93,7 +94,7 @@ class FolderCheckpoint(Checkpoint):
             self._write(f"commits/{batch_id}", "v1\n{}")
 
     def _write(self, name: str, text: str) -> None:
-        """Complete when it appears, and never replaced."""
+        """Write a file atomically: it is complete when it appears. Raises ``FileExistsError`` if it exists."""
         draft = self._folder / f"{name}.draft-{os.getpid()}"
         draft.write_text(text)
         try:
@@ -103,7 +104,7 @@ class FolderCheckpoint(Checkpoint):
 
 
 def sinks(job: SinkJob, folder: Path, reached: Reached) -> list[BatchSink]:
-    """Each names its own steps: ``sqlite staged``, ``postgres committed``."""
+    """Return the sinks. Each puts its name into the names of its steps: ``sqlite staged``, ``postgres committed``."""
 
     def named(kind: str) -> Reached:
         return lambda point, batch_id: reached(point.replace("sink", kind, 1), batch_id)
@@ -118,7 +119,8 @@ def sinks(job: SinkJob, folder: Path, reached: Reached) -> list[BatchSink]:
 
 
 class DriverHalting(Halting):
-    """A driver that was left behind, and a worker of one, arrive nowhere any more: what is killed is its successor."""
+    """Halts the current driver and its workers. A driver that was left behind, and its workers, are not halted any
+    more, because the next kill is for its successor."""
 
     def __init__(self, folder: Path, driver: int) -> None:
         super().__init__(folder)
@@ -130,7 +132,7 @@ class DriverHalting(Halting):
 
 
 def left_behind(folder: Path, driver: int) -> Path:
-    """The file that says that this driver is not the pipeline's any more."""
+    """Return the path of the file that exists if this driver is not the pipeline's current one any more."""
     return folder / f"left-behind-{driver}"
 
 
@@ -173,11 +175,11 @@ def main() -> int:
 
 
 def rows(begin: int, end: int, workers: Workers) -> Any:
-    """What a query would make of these offsets."""
+    """Return the rows of a batch with these offsets."""
     return WorkerRows(pa.table({"number": pa.array(range(begin, end), pa.int64())}), workers)
 
 
 if __name__ == "__main__":
-    from tools.sink_job import main as importable_main  # So that workers find DriverHalting under its own name.
+    from tools.sink_job import main as importable_main  # So that workers can unpickle DriverHalting by its module name.
 
     sys.exit(importable_main())

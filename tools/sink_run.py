@@ -1,9 +1,9 @@
-"""Kill the driver, a worker, the broker or Postgres at every step of a batch with five sinks and a topic, then compare
-them with the input.
+"""Kills the driver, a worker, the broker or Postgres at every step of a batch with five sinks and a topic, then
+compares the sinks with the input.
 
-A zombie is a driver that waits at a step until its successor has committed more, and then goes on. A worker whose
-driver is killed goes on as well. When the faults are over the topic and every sink must have every number once, and the
-group must be where the input ends.
+A zombie is a driver that waits at a step until its successor has committed more, and then continues. A worker whose
+driver is killed continues, too. After the faults the topic and every sink must have every number once, and the group's
+committed offset must be the end of the input.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ WORKER_POINTS = (
     "producing",
     "produced",
 )
-# At these the zombie holds the lock on a line, and its successor waits for it.
+# At these steps a zombie would hold a lock on a ledger line, for which its successor would wait.
 _LOCKED = ("sqlite staged", "postgres merged")
 _RECORDS = 20
-# It has no factor in common with the number of kills, so all of them have their turn.
+# It has no common factor with the number of kinds of kills, so that all of them are chosen.
 _STRIDE = 50
 _PAUSE_S = 0.02
 
@@ -123,8 +123,10 @@ class Outcome:
 
 
 def chosen_kills(number: int, count: int, *, order: int) -> list[Kill]:
-    """Each kind once, from run to run, so that a campaign reaches every point, and a run has victims of all kinds;
-    shuffled by ``order``."""
+    """Return the kills of run ``number``, shuffled by ``order``.
+
+    Over all runs each kind is chosen in turn, so that a campaign reaches every point and a run has different victims.
+    """
     kills = [KILLS[(number * count + index) * _STRIDE % len(KILLS)] for index in range(count)]
     random.Random(order).shuffle(kills)
     return kills
@@ -161,7 +163,7 @@ class _Run:
         self._driver: subprocess.Popen[bytes] | None = None
         self._zombies: list[subprocess.Popen[bytes]] = []
         self._orphans: list[int] = []
-        """Workers whose driver was killed while they were at work."""
+        """The process ids of workers whose driver was killed while they ran a task."""
 
     def kill(self, number: int, kill: Kill) -> None:
         halt = Halt(number, kill.point, survives=False)
@@ -203,7 +205,7 @@ class _Run:
             except subprocess.TimeoutExpired:
                 return [f"a zombie goes on: {self._printed()}"]
         wait_until(lambda: not any(map(_is_running, self._orphans)), "a worker without a driver goes on")
-        self._end_driver()  # What zombies and workers have staged is dropped by a start after them.
+        self._end_driver()  # The next start drops everything that zombies and workers have staged.
         self._feed()
         self._wait(self._is_consumed, "not all input was consumed after the last zombie")
         return self._problems()
@@ -222,7 +224,7 @@ class _Run:
             self._driver = None
 
     def _wait(self, condition: Any, otherwise: str) -> None:
-        """A driver that has stopped by itself is started again, as an operator would."""
+        """Wait until the condition holds. Restart a driver that has stopped by itself, as an operator would."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             if time.monotonic() > deadline:
@@ -281,7 +283,7 @@ class _Run:
 
 
 def _is_running(pid: int) -> bool:
-    """A process of Linux that has ended may still be listed, until its new parent asks for it."""
+    """Whether the process runs. On Linux a process that has ended is listed until its new parent waits for it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
-"""Workers of Spark for the campaign over sinks: processes that run tasks and are killed in the middle of one.
+"""Substitutes for Spark's workers in the campaign over sinks: processes that run tasks and are killed during one.
 
-What a task does is the product's own; what is Spark's is made here. A task whose worker is gone is run again by another
-worker, and a barrier stage is not: its job fails. A worker outlives a driver that is killed, and goes on with its task.
+The tasks are the product's own functions; Spark's part is done here. If a worker dies, another one runs its task again,
+except in a barrier stage, whose job fails. A worker survives a driver that is killed, and continues with its task.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from semel.spark.sinks.postgres import CopyRows
 from tools.rows_without_spark import Function, Mapped, Rows
 
 DELTA_FOLDER = "delta"
-"""Tasks of Delta and of Files are alike, but for where they write."""
+"""The folder by which tasks of the Delta sink are distinguished from those of Files, which are otherwise alike."""
 
-# So that every part of a batch has a middle.
+# Small, so that every task has several Arrow batches and can be halted between them.
 _ROWS_AT_ONCE = 2
 _TIMES = 4
-"""How often Spark runs a task whose worker was lost."""
+"""How often Spark runs a task whose workers are lost."""
 _OF_THE_TOPIC = "spark_partition_id() AS task"
 
 
@@ -38,7 +38,7 @@ class WorkerLost(PySparkException):
 
 
 class Workers:
-    """One process, which is started with the first task, and again after it has died."""
+    """Runs tasks in one process, which is started with the first task, and again after it has died."""
 
     def __init__(self, reached: Reached) -> None:
         self._reached = reached
@@ -61,7 +61,7 @@ class Workers:
 
 
 class WorkerRows(Rows):
-    """Numbers, as a query makes them of a batch. Functions over them run in a worker."""
+    """The numbers of a batch, as the rows of a query. Functions on them run in a worker."""
 
     def __init__(self, table: pa.Table, workers: Workers) -> None:
         super().__init__(table)
@@ -111,7 +111,7 @@ class _Answer:
 
 
 class _Session:
-    """As far as a barrier stage uses it: it turns adaptive execution off."""
+    """The part of a Spark session that a barrier stage uses: its settings, to turn adaptive execution off."""
 
     def __init__(self) -> None:
         self.conf = _Conf()
@@ -123,7 +123,7 @@ class _Conf(dict[str, str]):
 
 
 def _for_the_topic(table: pa.Table) -> pa.Table:
-    """What Spark makes of ``sink_columns``."""
+    """Return the columns of the topic's sink, which Spark would make with ``sink_columns``."""
     values = pa.array([b"%d" % number for number in table.column("number").to_pylist()], pa.binary())
     keys, tasks = pa.nulls(len(values), pa.binary()), pa.array([0] * len(values), pa.int32())
     return pa.table({"value": values, "key": keys, "task": tasks})
@@ -139,7 +139,7 @@ def _started(reached: Reached) -> tuple[BaseProcess, Connection]:
 
 
 def _work(connection: Connection, reached: Reached) -> None:
-    """Until the driver is gone."""
+    """Run tasks until the driver's process has ended. The main function of a worker's process."""
     while True:
         try:
             task: _Task = connection.recv()
@@ -160,7 +160,7 @@ def _done(task: _Task, reached: Reached) -> _Answer:
 
 
 def _halting(task: _Task, reached: Reached) -> Iterator[pa.RecordBatch]:
-    """Once the first rows are written, and others are not."""
+    """Yield the Arrow batches of a task, and reach the step ``copying`` after the first of them."""
     for number, rows in enumerate(task.batches):
         if number == 1:
             _reach("copying", task, reached)
@@ -168,7 +168,7 @@ def _halting(task: _Task, reached: Reached) -> Iterator[pa.RecordBatch]:
 
 
 def _reach(step: str, task: _Task, reached: Reached) -> None:
-    """Steps are named after the sink, ``postgres copying``. The task of the topic has steps of its own."""
+    """Reach a step of a task, named after its sink: ``postgres copying``. The topic's task has steps of its own."""
     match task.function:
         case CopyRows():
             reached(f"postgres {step}", 0)

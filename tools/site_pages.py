@@ -1,7 +1,7 @@
-"""What the site has from outside ``docs/``: README.md is its front page. mkdocs calls this (``hooks`` in mkdocs.yml).
+"""Adds files from outside ``docs/`` to the site, such as README.md as its front page. mkdocs calls it as a hook.
 
-The law: a page is written once, to be read in the repository. Here only its links are turned around, and what
-points at a file that is no page becomes plain text.
+The law: a page is written once, for readers of the repository. Here only its links are changed, and a link to a file
+that is no page of the site becomes plain text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def site_text(text: str) -> str:
-    """The text of a page at the root of the repository, with links as the site has them."""
+    """Return the text of a page in the root of the repository, with the links changed for the site."""
     return _LINK.sub(_turned, _PICTURE.sub(r"\1(\2)", text))
 
 

@@ -1,7 +1,7 @@
-"""A producer id that is nearly used up: its epoch is moved on, tens of thousands of times, until a few are left.
+"""Uses up the epochs of a producer id: InitProducerId bumps its epoch tens of thousands of times, until one is left.
 
-A pipeline gets there after some sixteen thousand batches. The next take-over is given the last epoch, and the first
-transaction that it ends goes on under another producer id.
+A pipeline gets there after about sixteen thousand batches. The next InitProducerId returns the last epoch, and after
+the first transaction that ends with it the transactional id gets another producer id.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _IN_FLIGHT: Final = 100
 _DEADLINE_S: Final = 300.0
 _TIMEOUT_MS: Final = 60_000
 _ANSWER = struct.Struct(">iiihqh")
-"""Its size, the correlation id, the throttle time, the error, the producer id, the epoch."""
+"""A response to InitProducerId v1: size, correlation id, throttle time, error code, producer id, producer epoch."""
 
 
 def use_up_epochs(port: int, transactional_id: str) -> int:
-    """Take over again and again until one epoch is left; returns the producer id. Whoever used it is fenced."""
+    """Repeat InitProducerId until one epoch is left. Return the producer id. A producer that used the id is fenced."""
     deadline = time.monotonic() + _DEADLINE_S
     name = transactional_id.encode()
     request = framed(request_header(INIT_PRODUCER_ID, 1, 0) + struct.pack(">h", len(name)) + name + _timeout())
@@ -37,7 +37,7 @@ def use_up_epochs(port: int, transactional_id: str) -> int:
             broker.sendall(request * count)
             for _ in range(count):
                 *_, error, found, at = _ANSWER.unpack(answers.read(_ANSWER.size))
-                if not error:  # Else what is open is being aborted; it is asked again.
+                if not error:  # On an error an open transaction is being aborted; the request is repeated.
                     producer_id, epoch = found, at
     return producer_id
 

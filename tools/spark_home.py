@@ -1,8 +1,8 @@
-"""A home for Spark in which Python workers find PySpark as it is installed, and not in an archive.
+"""Makes a SPARK_HOME with which Python workers import the installed PySpark, and not the one in an archive.
 
-Spark puts ``$SPARK_HOME/python/lib/pyspark.zip`` before everything else that its Python processes import. The archive
-has no compiled modules, so every process compiles PySpark again: 1.2 s of processor time instead of 0.5. And Spark
-waits ten seconds for such a process, which no setting changes: not enough on a busy machine, and queries failed.
+Spark puts ``$SPARK_HOME/python/lib/pyspark.zip`` first on the import path of its Python processes. The archive has no
+compiled modules, so every process compiles PySpark again: 1.2 s of processor time instead of 0.5. Spark waits ten
+seconds for such a process, which no setting changes; on a busy machine that is too short, and queries fail.
 """
 
 from __future__ import annotations
@@ -34,6 +34,6 @@ def use_installed_pyspark() -> None:
         try:
             made.rename(home)
         except OSError:
-            if not home.exists():  # Else another process was faster.
+            if not home.exists():  # Otherwise another process was faster.
                 raise
     os.environ["SPARK_HOME"] = str(home)

@@ -1,7 +1,7 @@
 """The Spark driver of the crash campaign, as a process of its own: ``python -m tools.spark_job FOLDER``.
 
-It copies or counts, for as long as it lives. Wherever the plan in its folder says so, in the driver or in a task, it
-claims that it has arrived and waits: for a signal, or for leave to go on. Whoever wrote the plan decides which.
+It copies or counts until it is killed. At the point that ``halt.json`` in its folder names, the driver or a task writes
+a file to say that it has arrived, and waits until it is killed, or until another file says that it may continue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.patience import SPARK_PATIENCE_S
 
 SOURCE, SINK, GROUP, TRANSACTIONAL_ID = "in", "out", "campaign", "campaign"
 RIVAL_ID = "campaign-rival"
-"""Of a second pipeline with the same group."""
+"""The transactional id of a second pipeline with the same group."""
 
 _PAUSE_S = 0.01
 
@@ -45,7 +45,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Where to wait, once. ``survives``: the process is to outlive its parents, as one on another machine would."""
+    """A point at which one process waits, once.
+
+    With ``survives`` the process survives the death of its parents, like a process on another machine.
+    """
 
     number: int
     point: str
@@ -71,7 +74,7 @@ class Halt:
 
 
 class Halting:
-    """What the pipeline calls at every step. It travels to the tasks, so it holds nothing but a path."""
+    """The function that the pipeline calls at every step. It is pickled for the tasks, so it has only a path."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -83,7 +86,7 @@ class Halting:
         if halt.survives:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
-            # Complete when it appears, so that nobody reads half a number.
+            # The file is complete when it appears, so that no process reads half a number.
             draft = self._folder / f"claim-{os.getpid()}"
             draft.write_text(str(os.getpid()))
             os.link(draft, halt.claim(self._folder))
@@ -95,7 +98,7 @@ class Halting:
 
 
 def local_session(folder: Path) -> SparkSession:
-    """Spark in this process, quick to start, with the data source registered."""
+    """Return a Spark session in this process that starts fast, with the data source registered."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2]")
@@ -145,6 +148,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from tools.spark_job import main as importable_main  # So that tasks find Halting under its own name.
+    from tools.spark_job import main as importable_main  # So that tasks can unpickle Halting by its module name.
 
     sys.exit(importable_main())

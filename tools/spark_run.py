@@ -1,13 +1,13 @@
-"""Kill a pipeline's driver, tasks and broker at named points, then compare what it wrote with what it should have.
+"""Kills a pipeline's driver, tasks and broker at named points, then compares its output with the expected output.
 
-Every kill is one halt: the process that reaches the point waits there, and is killed, or has its broker killed, or is
-left behind as a zombie that goes on once its successor works. Two kinds end nothing but an answer and a producer id:
-the answer to EndTxn is lost after the broker has acted on it, and the id's epochs are used up while no driver runs, so
-that the next one is given another id in the middle of its work. A rival is a second pipeline with the same group and a
-transactional id and a checkpoint of its own: it starts while the first one is in the middle of a batch, which must stop
-by itself. Offsets that expire are deleted between two batches, and a broker may be away for longer than a client waits.
-When the faults are over the pipeline must consume all input, and the output must be the function of the input: nothing
-missing, nothing twice.
+Every kill is one halt: the process that reaches the point waits there, and is killed, or its broker is killed, or it is
+left behind as a zombie that continues when its successor runs. Two faults kill no process: the response to EndTxn is
+lost after the broker has acted on the request; or the epochs of the producer id are used up while no driver runs, so
+that the next driver gets another producer id while it works. A rival is a second pipeline with the same group, and with
+a transactional id and a checkpoint of its own: it starts while the first one is in the middle of a batch, and the first
+one must stop by itself. In other faults the committed offsets expire between two batches, or the broker is down for
+longer than a client waits. After the faults the pipeline must consume all input, and the output must be the function of
+the input: nothing missing, nothing twice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PARTITIONS = 3
 _KEYS = 5
 _RECORDS = 30
 _PAUSE_S = 0.05
-# Longer than a client waits by itself.
+# Longer than the timeouts of a client.
 _OUTAGE_S = 70.0
 _EXPIRED_S = 8 * 24 * 3600.0
 
@@ -61,7 +61,7 @@ class Kill:
         return f"{self.victim} at {self.point!r}"
 
 
-# Everything that can be killed, wherever it can be. A task of the driver's points does not exist.
+# All kinds of kills at all points at which they are possible. A task does not reach the points of the driver.
 KILLS = (
     *(Kill(DRIVER, point) for point in POINTS),
     *(Kill(BROKER, point) for point in POINTS),
@@ -93,7 +93,7 @@ class Outcome:
 
     @property
     def hits(self) -> Counter[str]:
-        """How often each victim was caught at each point; one that was not reached has failed the run before."""
+        """How often each victim was struck at each point. If a point is not reached, the run has failed already."""
         return Counter(self.kills)
 
     def to_json(self) -> dict[str, object]:
@@ -101,7 +101,10 @@ class Outcome:
 
 
 def chosen_kills(number: int, count: int, *, order: int, is_stateful: bool) -> list[Kill]:
-    """Each kind in turn, from run to run, so that a campaign reaches every point; shuffled by ``order``."""
+    """Return the kills of run ``number``, shuffled by ``order``.
+
+    Over all runs each kind is chosen in turn, so that a campaign reaches every point.
+    """
     kinds = [kill for kill in KILLS if not (is_stateful and kill.victim in (CHECKPOINT, RIVAL))]
     first = number * count
     kills = [kinds[(first + index) % len(kinds)] for index in range(count)]
@@ -112,7 +115,10 @@ def chosen_kills(number: int, count: int, *, order: int, is_stateful: bool) -> l
 def kill_pipeline(
     server: Server, folder: Path, kills: list[Kill], *, is_stateful: bool, writers: int | None = None
 ) -> Outcome:
-    """``writers`` of ``None``: these batches are small, so each has one."""
+    """Run a pipeline with these kills and return the outcome.
+
+    With ``writers=None`` each batch has one writer, because the batches are small.
+    """
     for topic in (SOURCE, SINK):
         create_topic(server.bootstrap_servers, topic, partitions=_PARTITIONS)
     answers = _Answers()
@@ -129,7 +135,8 @@ def kill_pipeline(
 
 
 class _Answers:
-    """What becomes of the broker's answers to the driver: all arrive, but for one to EndTxn whenever it is said."""
+    """Decides about the broker's responses to the driver: all are passed on, except the next one to EndTxn if
+    ``lose_next`` is set."""
 
     def __init__(self) -> None:
         self.lost = 0
@@ -154,12 +161,12 @@ class _Run:
         job.write(folder)
         self._driver: subprocess.Popen[bytes] | None = None
         self._superseded: list[subprocess.Popen[bytes]] = []
-        """Drivers whose group was taken over while they ran."""
+        """Drivers whose group was taken over by a rival while they ran."""
         self._ended = 0
-        """How many drivers did not wait for a broker that was away."""
+        """How many drivers ended because the broker was down, instead of waiting for it."""
         self._zombies: list[Halt] = []
         self._used_up: tuple[str, int] | None = None
-        """A transactional id, and its producer id whose epochs are gone."""
+        """A transactional id, and its producer id whose epochs are used up."""
 
     def kill(self, number: int, kill: Kill) -> None:
         halt = Halt(number, kill.point, survives=kill.victim == ZOMBIE)
@@ -208,12 +215,13 @@ class _Run:
             self._wait_for_loss()
 
     def finish(self) -> list[str]:
-        """No more faults: all input must be consumed, and then the output is judged."""
+        """Wait until all input is consumed without further faults, and return the problems of the output."""
         (self._folder / "halt.json").unlink()
-        for _ in range(2):  # Again with whoever was left behind by the last fault.
+        for _ in range(2):  # A second time after the zombies of the last fault have been released.
             self._feed()
             deadline = time.monotonic() + SPARK_PATIENCE_S
-            # A driver first: one that was killed behind its offsets has left them undecided, and nobody may look.
+            # Start a driver first: one that was killed after it had sent its offsets has left a transaction open, and
+            # until that is aborted the group's offsets cannot be read.
             self._start_driver()
             while not self._is_consumed():
                 if time.monotonic() > deadline:
@@ -234,7 +242,7 @@ class _Run:
                 driver.wait()
 
     def end_driver(self) -> None:
-        """Driver and JVM at once, without a word. What they had forked is left alone, as on another machine."""
+        """Kill the driver and its JVM with SIGKILL. Processes outside their group survive, as on another machine."""
         if self._driver is not None:
             os.killpg(self._driver.pid, signal.SIGKILL)
             self._driver.wait()
@@ -252,7 +260,8 @@ class _Run:
             )
 
     def _start_rival(self, number: int) -> subprocess.Popen[bytes]:
-        """From now on it is the pipeline of this run; the other one is returned, and is left to find out."""
+        """Start a rival pipeline, which is the pipeline of this run from now on. Return the older driver, which still
+        runs."""
         assert self._driver is not None
         older, self._driver = self._driver, None
         self._superseded.append(older)
@@ -269,14 +278,15 @@ class _Run:
         return older
 
     def _wait_for_end(self, driver: subprocess.Popen[bytes]) -> None:
-        """A driver whose group was taken over stops by itself with its next batch."""
+        """Wait until a driver whose group was taken over has stopped by itself, which it does with its next batch."""
         deadline = time.monotonic() + SPARK_PATIENCE_S
         while driver.poll() is None:
             assert time.monotonic() < deadline, f"a driver whose group was taken over still runs: {self._printed()}"
             time.sleep(_PAUSE_S)
 
     def _expire_offsets(self) -> None:
-        """As if the job had not run for longer than offsets are kept, since it was stopped between two batches."""
+        """Delete the group's offsets, as if the job had been stopped between two batches for longer than offsets are
+        kept."""
         offsets, commits = (Path(self._job.checkpoint, name) for name in ("offsets", "commits"))
         deadline = time.monotonic() + SPARK_PATIENCE_S
         while _last_batch(offsets) != _last_batch(commits) or not self._is_consumed():
@@ -298,7 +308,8 @@ class _Run:
         while not claim.exists():
             if time.monotonic() > deadline:
                 raise AssertionError(f"{halt.point!r} was not reached in {SPARK_PATIENCE_S:.0f} s: {self._printed()}")
-            # A driver that stopped by itself is started again, as an operator would; so is one whose broker was away.
+            # A driver that stopped by itself, for example because the broker was down, is started again, as an operator
+            # would do.
             self._start_driver()
             time.sleep(_PAUSE_S)
         return int(claim.read_text())
@@ -310,7 +321,7 @@ class _Run:
             time.sleep(_PAUSE_S)
 
     def _release_zombies(self) -> None:
-        """Now that its successor is at work, a zombie goes on and writes; or tries to."""
+        """Let the zombies continue, and try to write, now that their successor runs."""
         for halt in self._zombies:
             halt.leave(self._folder).touch()
         self._zombies.clear()
@@ -362,7 +373,7 @@ class _Run:
 
 
 def committed_rows(servers: str, topic: str, partition_count: int) -> list[tuple[bytes, bytes]]:
-    """Key and value of all that a read_committed reader finds in a topic."""
+    """Return the key and value of every record that a read_committed consumer finds in a topic."""
     with Cluster(bootstrap_servers=servers, isolation_level=IsolationLevel.READ_COMMITTED) as cluster:
         partitions = [TopicPartition(topic, index) for index in range(partition_count)]
         return [
@@ -374,5 +385,5 @@ def committed_rows(servers: str, topic: str, partition_count: int) -> list[tuple
 
 
 def _last_batch(log: Path) -> int:
-    """The last batch in a log of Spark's checkpoint."""
+    """Return the number of the last batch in a log of Spark's checkpoint; -1 if there is none."""
     return max((int(path.name) for path in log.glob("*") if path.name.isdigit()), default=-1)

@@ -1,7 +1,7 @@
-"""The picture of a transaction's states, ``docs/pictures/transaction-states.svg``, drawn from the table of ``states``.
+"""Draws the states of a transaction, ``docs/pictures/transaction-states.svg``, from the table in ``states``.
 
-Where a state stands is said here; which arrows there are is not: every move of the table is one. The picture needs
-nothing from elsewhere: no font, no script, no style sheet.
+The positions of the states are defined here; the arrows are the legal moves of the table. The picture loads no other
+file: no font, no script, no style sheet.
 
     python -m tools.state_picture         draws it again
 """
@@ -39,7 +39,7 @@ PLACES: Final = {
     TxnState.COMPLETE_ABORT: Point(830, 400),
 }
 
-# How far an arrow bends from the straight line, to its left.
+# How far an arrow is bent to the left of the straight line.
 _BENDS: Final = {
     (TxnState.COMPLETE_COMMIT, TxnState.DEAD): -90,
     (TxnState.COMPLETE_ABORT, TxnState.EMPTY): 385,
@@ -47,7 +47,7 @@ _BENDS: Final = {
     (TxnState.EMPTY, TxnState.PREPARE_ABORT): -20,
 }
 
-# The way that nearly all transactions go.
+# The moves of nearly all transactions, which are drawn in colour.
 _USUAL: Final = {
     (TxnState.EMPTY, TxnState.ONGOING): _INK,
     (TxnState.ONGOING, TxnState.PREPARE_COMMIT): _COMMIT,
@@ -108,7 +108,7 @@ def _line(start: Point, middle: Point, end: Point, color: str, width: float, das
 
 
 def _head(towards: Point, tip: Point, color: str) -> str:
-    """An arrow's head at ``tip``, which comes from the direction of ``towards``."""
+    """Return the head of an arrow at ``tip`` that comes from the direction of ``towards``."""
     length = hypot(tip.x - towards.x, tip.y - towards.y)
     x, y = (tip.x - towards.x) / length, (tip.y - towards.y) / length
     left = Point(tip.x - 10 * x - 4.5 * y, tip.y - 10 * y + 4.5 * x)
@@ -118,7 +118,7 @@ def _head(towards: Point, tip: Point, color: str) -> str:
 
 
 def _border(center: Point, outside: Point) -> Point:
-    """Where the line from the center of a box to a point outside leaves the box."""
+    """Return the point at which the line from the center of a box to a point outside crosses its border."""
     x, y = outside.x - center.x, outside.y - center.y
     scale = min(_BOX_WIDTH / 2 / abs(x) if x else 1e9, _BOX_HEIGHT / 2 / abs(y) if y else 1e9)
     return Point(center.x + x * scale, center.y + y * scale)

@@ -1,7 +1,7 @@
-"""What a terminal shows, as an SVG image that needs nothing from elsewhere: no font, no script, no style sheet.
+"""Draws the content of a terminal as an SVG image that loads no other file: no font, no script, no style sheet.
 
-Of the terminal's language only what the commands here use is understood: bold, dim and plain, and a progress line that
-is overwritten. Anything else is an error, not a picture that is wrong.
+It understands only the control sequences that the commands here use: bold, dim and plain text, and a progress line that
+is overwritten. Any other sequence raises an error, so that no wrong picture is drawn.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class Span:
 
 @dataclass(slots=True)
 class Screen:
-    """Lines as they appear, each a list of spans."""
+    """The lines of a terminal, each a list of spans."""
 
     lines: list[list[Span]] = field(default_factory=list)
 
     def type(self, command: str) -> None:
-        """What the person at the terminal types."""
+        """Add a prompt and the command that the user types."""
         if self.lines:
             self.lines.append([])
         self.lines.append([Span("$ ", f' fill="{_PROMPT}"'), Span(command, ' font-weight="bold"')])
 
     def print(self, text: str) -> None:
-        """What a command prints."""
+        """Add the output of a command."""
         for line in text.rstrip("\n").split("\n"):
             self.lines.append(_spans(line.rsplit("\r", 1)[-1].expandtabs(8)))
 
@@ -59,7 +59,7 @@ def svg(screen: Screen, *, title: str) -> str:
         *(f'<circle cx="{18 + 20 * place}" cy="15" r="5.5" fill="{_FAINT}"/>' for place in range(3)),
     ]
     for number, line in enumerate(screen.lines):
-        # Every line has its length, so that columns stand under each other whichever font the reader has.
+        # Every line is drawn with a fixed length, so that columns are aligned with any font.
         length = f'{sum(len(span.text) for span in line) * _CHARACTER:.1f}" lengthAdjust="spacingAndGlyphs'
         spans = "".join(f"<tspan{span.style}>{escape(span.text, quote=False)}</tspan>" for span in line)
         attributes = f'x="{_LEFT}" y="{_TOP + _LINE * number}" xml:space="preserve"'
@@ -68,7 +68,7 @@ def svg(screen: Screen, *, title: str) -> str:
 
 
 def text_of(picture: str) -> str:
-    """The words of a picture that ``svg`` made, line by line."""
+    """Return the text of a picture that ``svg`` made, line by line."""
     lines = ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")
     return "\n".join("".join(line.itertext()) for line in lines)
 
@@ -86,7 +86,7 @@ def _spans(line: str) -> list[Span]:
             return spans
         if sequence[2] == "m":
             style = _STYLES[sequence[1]]
-        elif sequence[2] != "K":  # Erasing the rest of a line that was overwritten.
+        elif sequence[2] != "K":  # K erases the rest of a line that is overwritten.
             raise ValueError(f"the terminal is told something that is not drawn: {sequence[0]!r}")
         position = sequence.end()
     return spans

@@ -1,4 +1,4 @@
-"""How old transactions get: the brokers are asked, again and again, what is undecided and since when."""
+"""Measures how old transactions get: it polls the brokers for undecided transactions and their start times."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _INTERVAL_S: Final = 0.2
 
 
 class TransactionAges:
-    """Watches from a thread of its own, between ``with`` and its end. While a broker is away it sees nothing."""
+    """Polls from a thread of its own within a ``with`` block. While a broker is down it sees nothing."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.oldest_ms = 0
         self.times_seen = 0
-        """How often something undecided was met. Without any, ``oldest_ms`` says nothing."""
+        """How many polls found an undecided transaction. If there are none, ``oldest_ms`` means nothing."""
         self._bootstrap_servers = bootstrap_servers
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="transaction-ages", daemon=True)
@@ -46,7 +46,10 @@ class TransactionAges:
 
 
 def undecided_ages_ms(bootstrap_servers: str) -> dict[str, int]:
-    """By transactional id, of all brokers. What is decided between the two questions is left out."""
+    """Return the age of each undecided transaction of all brokers, by transactional id.
+
+    A transaction that is decided between ListTransactions and DescribeTransactions is left out.
+    """
     return {name: age for server in bootstrap_servers.split(",") for name, age in _coordinated_by(server).items()}
 
 

@@ -1,4 +1,4 @@
-"""Transactions one after the other, by a librdkafka producer, which must be there once and whole, or not at all."""
+"""A load of transactions from a librdkafka producer: each must be in the log once and complete, or not at all."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ RECORDS = 5
 
 
 class TransactionalLoad:
-    """Commits from a thread of its own until ``finish``. A transaction that fails is aborted; the next one begins."""
+    """Commits transactions from a thread of its own until ``finish``. A transaction that fails is aborted."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self.committed: set[int] = set()
-        self.undecided: set[int] = set()  # the commit was asked for, and its answer was an error
+        self.undecided: set[int] = set()  # Transactions whose commit was requested and failed, or is not answered yet.
         self._bootstrap_servers = bootstrap_servers
         self._topic = topic
         self._stopping = threading.Event()
@@ -65,7 +65,7 @@ class TransactionalLoad:
 
     @staticmethod
     def _aborted(producer: Producer, error: KafkaException) -> bool:
-        """Whether the producer can go on."""
+        """Abort the transaction. Return whether the producer can continue."""
         if not error.args[0].txn_requires_abort():
             return False
         try:
@@ -75,7 +75,7 @@ class TransactionalLoad:
         return True
 
     def anomalies(self) -> list[str]:
-        """What a read_committed consumer sees, held against what was committed."""
+        """Return the differences between what a read_committed consumer sees and the committed transactions."""
         seen = Counter(self._read())
         found = []
         for number in self.committed:

@@ -1,4 +1,4 @@
-"""Real ZooKeeper servers as processes, from the jars that come with PySpark: one alone, or several as an ensemble."""
+"""Real ZooKeeper servers as processes, from the jars in PySpark: one standalone server, or an ensemble."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.server import HOST, free_port
 
 
 class ZooKeeperServer(zookeeper_server.ZooKeeperServer):
-    """It can be paused, too."""
+    """A ZooKeeper server that can be paused."""
 
     def await_service(self, *, within_s: float = PATIENCE_S) -> None:
         super().await_service(within_s=within_s)
@@ -28,7 +28,7 @@ class ZooKeeperServer(zookeeper_server.ZooKeeperServer):
 
 @contextlib.contextmanager
 def running(folder: Path, *, tick_ms: int = 500) -> Iterator[ZooKeeperServer]:
-    """One server that stands alone."""
+    """Run one standalone server until the ``with`` block ends."""
     server = _server(folder, f"tickTime={tick_ms}\n")
     try:
         server.start()
@@ -39,7 +39,7 @@ def running(folder: Path, *, tick_ms: int = 500) -> Iterator[ZooKeeperServer]:
 
 @contextlib.contextmanager
 def ensemble(folder: Path, *, servers: int = 3, tick_ms: int = 500) -> Iterator[list[ZooKeeperServer]]:
-    """Several that elect a leader."""
+    """Run an ensemble of servers until the ``with`` block ends."""
     members = [(number, free_port(), free_port()) for number in range(1, servers + 1)]
     lines = "".join(f"server.{number}={HOST}:{peer}:{election}\n" for number, peer, election in members)
     settings = f"tickTime={tick_ms}\ninitLimit=20\nsyncLimit=10\n{lines}"

@@ -2,9 +2,9 @@
 paused.
 
 Producers with a short request timeout write to every partition, one of them in transactions, without a pause. The
-outage is the longest time between two acknowledgements that begins within the limit (``MS_MAX``) after the strike.
-Every broker is struck in turn, and started again as soon as it has ended. The longest time that begins later is in the
-result, too, but has no limit: a starting process takes processor time from all others on a small machine.
+outage is the longest time between two acknowledgements that begins before the limit (``MS_MAX``) has passed after the
+strike. Every broker is struck in turn, and started again as soon as it has ended. The longest time that begins later is
+in the result, too, but has no limit: a starting process takes processor time from all others on a small machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Programs that are one member of a group each, one for each client library, each as that library's documentation says.
+"""Programs that are a member of a group, one for each client library, written as that library's documentation says.
 
-What they have in common is what they are told (``role.Role``) and what they tell, on lines of their own: partitions
-that come and go, records before they are committed, offsets once they are. A member that is given a target copies in
-transactions that hold the group's offsets, partition n to partition n; one without commits what it has read, and waits
-for the answer. It ends with code 0 when it is asked to (SIGTERM) and has left the group, and with any other when its
-library raises what it cannot go on from.
+All have the same input (``role.Role``) and the same output, a line for each event: assigned and revoked partitions,
+records before they are committed, offsets after they are committed. A member with a target copies records in
+transactions that contain the group's offsets, partition n to partition n. A member without one commits the offsets of
+what it has read, and waits for the response. It ends with code 0 after SIGTERM, when it has left the group, and with
+another code when its library raises an error after which it cannot continue.
 """

@@ -1,4 +1,4 @@
-"""A member on aiokafka. It has no transactions in which a group's generation is checked, so it only reads."""
+"""A member with aiokafka. It only reads, because aiokafka sends no generation with the offsets of a transaction."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _commit(consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, int]
     try:
         await consumer.commit(offsets)
     except (KafkaError, IllegalStateError) as error:
-        report.error(error)  # The member that has these partitions now reads on from what was committed before.
+        report.error(error)  # The member that has these partitions now continues from the offsets committed before.
         return
     report.committed((partition.partition, offset) for partition, offset in offsets.items())
 

@@ -1,4 +1,4 @@
-"""A member on confluent-kafka, which is librdkafka."""
+"""A member with confluent-kafka (librdkafka)."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def _producer(role: Role) -> Producer:
 
 
 def _commit(consumer: Consumer, role: Role, uncommitted: dict[int, int]) -> None:
-    """What was committed is taken from it."""
+    """Commit the offsets, and remove those that were committed from ``uncommitted``."""
     offsets = [TopicPartition(role.topic, partition, offset) for partition, offset in uncommitted.items()]
     try:
         done = consumer.commit(offsets=offsets, asynchronous=False)
     except KafkaException as error:
-        # The next owner of a partition reads on from what was committed before. A partition that this member keeps, as
-        # cooperative members do, is not read again: its offset is committed after the next poll.
+        # The next owner of a partition continues from the offset committed before. A partition that this member keeps,
+        # as with cooperative rebalancing, is not read again: its offset is committed after the next poll.
         report.error(error)
         return
     committed = [(one.partition, one.offset) for one in done or () if one.error is None]
@@ -65,7 +65,7 @@ def _commit(consumer: Consumer, role: Role, uncommitted: dict[int, int]) -> None
 def _copied(
     producer: Producer, consumer: Consumer, role: Role, messages: list[Message], reached: dict[int, int]
 ) -> bool:
-    """One transaction; False when it was aborted."""
+    """Copy the records in one transaction. Return whether it was committed; otherwise it was aborted."""
     producer.begin_transaction()
     try:
         for message in messages:
@@ -85,7 +85,7 @@ def _copied(
 
 
 def _rewind(consumer: Consumer) -> None:
-    """Back to what is committed; a partition that is taken away meanwhile is begun from there by its next owner."""
+    """Seek to the committed offsets. If a partition is revoked meanwhile, its next owner starts from there."""
     assigned = consumer.assignment()
     for one in insist(lambda: consumer.committed(assigned, timeout=_CALL_TIMEOUT_S)) if assigned else ():
         consumer.seek(TopicPartition(one.topic, one.partition, max(0, one.offset)))
@@ -95,7 +95,7 @@ def _is_record(message: Message) -> bool:
     error = message.error()
     if error is not None:
         report.error(KafkaException(error))
-        # The rest is news of connections and of coordinators, which librdkafka deals with itself.
+        # Other errors are about connections and coordinators, which librdkafka handles itself.
         if error.fatal() or error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
             raise KafkaException(error)
     return error is None

@@ -1,4 +1,4 @@
-"""A member on kafka-python."""
+"""A member with kafka-python."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def main() -> None:
     )
     consumer.subscribe([role.topic], listener=_Told())
     while not leave.is_set():
-        # Asked for before the records, which it may then be too old for: asked for behind them it may be too new, since
-        # this library joins again in a thread of its own, and then a zombie would commit as the member it has become.
+        # The membership is read before the records are polled, so that it can only be older than they are. Afterwards
+        # it may be newer, because this library rejoins in a thread of its own: a zombie would commit under its new
+        # generation.
         membership = consumer.group_metadata()
         polled = consumer.poll(timeout_ms=100)
         if not polled:
@@ -50,10 +51,12 @@ def main() -> None:
             report.read((record.partition, record.offset) for records in polled.values() for record in records)
             _commit(consumer, offsets)
         elif membership.generation_id < 0:
-            _rewind(consumer)  # It has joined just now: with that it would commit as nobody, which nobody can refuse.
+            # The member had not joined before the poll. Without a member id and generation the coordinator could not
+            # refuse the commit.
+            _rewind(consumer)
         elif not _copied(producer, membership, role, polled, offsets):
-            # An aborted transaction's offsets stay with its producer, which commits them with its next one (3.0.12):
-            # over those that the partitions' new owner has committed meanwhile.
+            # The producer keeps the offsets of an aborted transaction and commits them with its next one (3.0.12),
+            # which would overwrite offsets that the partitions' new owner has committed meanwhile.
             producer.close()
             producer = _producer(role)
             _rewind(consumer)
@@ -72,7 +75,7 @@ def _commit(consumer: KafkaConsumer, offsets: dict[TopicPartition, OffsetAndMeta
     try:
         consumer.commit(offsets)
     except KafkaError as error:
-        report.error(error)  # The member that has these partitions now reads on from what was committed before.
+        report.error(error)  # The member that has these partitions now continues from the offsets committed before.
         return
     _report_committed(offsets)
 
@@ -84,7 +87,7 @@ def _copied(
     polled: dict[TopicPartition, Any],
     offsets: dict[TopicPartition, OffsetAndMetadata],
 ) -> bool:
-    """One transaction; False when it was aborted."""
+    """Copy the records in one transaction. Return whether it was committed; otherwise it was aborted."""
     producer.begin_transaction()
     try:
         for partition, records in polled.items():

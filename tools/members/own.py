@@ -1,4 +1,4 @@
-"""A member on our own client."""
+"""A member with Semel's client."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ async def _read(consumer: Consumer, role: Role, leave: asyncio.Event) -> None:
         try:
             await consumer.commit()
         except SemelError as error:
-            # The next owner of a partition reads on from what was committed before. A partition that this member keeps,
-            # as cooperative members do, is not read again: its offset is committed after the next poll.
+            # The next owner of a partition continues from the offset committed before. A partition that this member
+            # keeps, as with cooperative rebalancing, is not read again: its offset is committed after the next poll.
             report.error(error)
         else:
             report.committed(told.uncommitted.items())

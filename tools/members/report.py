@@ -1,4 +1,4 @@
-"""What a member reports on its standard output, one line for each event."""
+"""The reports of a member on its standard output, one line for each event."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ def revoked(partitions: Iterable[int]) -> None:
 
 
 def read(records: Iterable[tuple[int, int]]) -> None:
-    """These (partition, offset) were read, and are not committed yet."""
+    """Report the partitions and offsets of records that were read, and are not committed yet."""
     _print("read", (f"{partition}:{offset}" for partition, offset in records))
 
 
 def committed(offsets: Iterable[tuple[int, int]]) -> None:
-    """The broker has acknowledged these offsets, each one past the last record that was read."""
+    """Report offsets whose commit the broker has acknowledged, each one past the last record that was read."""
     _print("committed", (f"{partition}:{offset}" for partition, offset in offsets))
 
 
 def error(error: object) -> None:
-    """What the library said, on one line."""
+    """Report an error of the library, on one line."""
     _print("error", [" ".join(f"{type(error).__name__} {error}".split())])
 
 

@@ -1,4 +1,4 @@
-"""What a member is to do, as it goes to the member on its command line. What it reports is in ``report.py``."""
+"""The parameters of a member, and their encoding as command line arguments. Its reports are in ``report.py``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 RECORDS_PER_POLL: Final = 50
 HEARTBEAT_INTERVAL_MS: Final = 300
-# A rebalance waits for so long for a member that is heard and does not join: one that is busy with a transaction.
+# How long a rebalance waits for a member that sends heartbeats and does not rejoin, as during a transaction.
 MAX_POLL_INTERVAL_MS: Final = 12_000
 CONSUMER_PROTOCOL: Final = "consumer"
 TRANSACTION_TIMEOUT_MS: Final = 10_000
@@ -22,12 +22,12 @@ class Role:
     topic: str
     group: str
     name: str
-    """Who this member is: its client id, and its transactional id."""
+    """The member's client id, which is also its transactional id."""
     protocol: str
     """An assignor of the classic protocol, or ``consumer`` for the protocol in which the broker assigns."""
     session_timeout_ms: int
     target: str = ""
-    """Where to copy to in transactions; empty for a member that only reads."""
+    """The topic to copy to in transactions; empty for a member that only reads."""
 
     def to_arguments(self) -> list[str]:
         return [str(value) for value in astuple(self)]
@@ -43,7 +43,7 @@ class Role:
         return bool(self.target)
 
     def consumer_settings(self) -> dict[str, Any]:
-        """What the consumer of every library is told, by Kafka's names, with underscores for the dots."""
+        """Return the consumer's settings for every library, with Kafka's names and underscores for the dots."""
         if self.protocol == CONSUMER_PROTOCOL:
             membership: dict[str, Any] = {"group_protocol": "consumer"}
         else:
@@ -64,7 +64,7 @@ class Role:
         }
 
     def producer_settings(self) -> dict[str, Any]:
-        """The same for the producer of a member that copies."""
+        """Return the settings of the producer of a member that copies, for every library."""
         return {
             "bootstrap_servers": self.bootstrap_servers,
             "client_id": self.name,
@@ -74,7 +74,7 @@ class Role:
 
 
 def asked_to_leave() -> threading.Event:
-    """Set once SIGTERM has arrived."""
+    """Return an event that is set when SIGTERM arrives."""
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: asked.set())
     return asked

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Quix Streams, exactly once: counts each key in a state store with a changelog, and writes the counts to ``output``."""
+"""Quix Streams, exactly once: counts each key in a state store with a changelog, and writes counts to ``output``."""
 
 import os
 import sys
