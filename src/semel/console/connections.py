@@ -1,4 +1,4 @@
-"""The admin clients of the console: one for all visitors, or one for each login if the brokers need SASL.
+"""The admin clients of the console: one for all visitors, or one for each login.
 
 If the settings say SASL and name no user, visitors log in as users of the brokers. A page then uses that user's
 connection: the brokers alone authorize what the page shows and changes, with the ACLs of this user.

@@ -1,4 +1,4 @@
-"""For users' tests: a real broker that starts in milliseconds, or several, and faults to test an application with.
+"""Real brokers for users' tests, alone or as a cluster, which start in milliseconds; and faults to test clients with.
 
 from semel.testing import Broker
 
@@ -18,5 +18,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Broker", "Cluster"]
 
-# The simulation needs no broker, and a broker no simulation.
+# Imported on demand, because the simulation in this package does not need a broker.
 __getattr__, __dir__ = on_demand(__name__, {"Broker": "semel.testing.broker", "Cluster": "semel.testing.cluster"})

@@ -103,8 +103,8 @@ def outcome_of(*, commit_attempted: bool, commit_error: BaseException | None, ab
 
     A transaction without an attempt to commit has failed, even if the abort was not acknowledged: only a timeout can
     end it then, which aborts it. A failed commit is FAIL only if the error was abortable and the client then aborted
-    the transaction. Any other error, also one about a newer epoch, may be the response to a retry of a request that
-    succeeded and whose first response was lost.
+    the transaction. Any other error, also one about a newer epoch, may be the response to a retry of a request whose
+    first response was lost.
     """
     if not commit_attempted:
         return Outcome.FAIL
@@ -261,7 +261,7 @@ def _sends_out_of_order(facts: _Facts) -> Iterator[Anomaly]:
 
 
 def _offset_of(facts: _Facts, sent: Sent) -> int | None:
-    """Return the offset of a value: the one that its producer was told, or else the one at which it was read."""
+    """Return the offset of a value: as acknowledged to its producer, or else as it was read."""
     if sent.offset is not None:
         return sent.offset
     found = facts.indexes.get(sent.partition, {}).get(sent.value)

@@ -63,7 +63,7 @@ def prove(
 ) -> list[ScenarioResult]:
     """Run the application in each scenario. Raises ``AssertionError`` at the first scenario whose result is wrong.
 
-    It is raised as well when the application never made the request at which the scenario's fault should happen.
+    It is raised as well if the application does not end, or never makes the request at which the fault should happen.
 
     ``application`` is a function of a module, or a command such as ``[sys.executable, "app.py"]``, which finds the
     broker in ``SEMEL_BOOTSTRAP_SERVERS``. ``given`` are the values in the input topics, spread over their partitions;

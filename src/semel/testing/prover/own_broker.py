@@ -62,7 +62,7 @@ class OwnBroker:
 
 @contextlib.contextmanager
 def own_broker(partitions: int, settings: Mapping[str, object]) -> Iterator[OwnBroker]:
-    # A trial has one member, so a new group need not wait for more.
+    # A new group does not wait for more members, which would only make the trial longer.
     defaults = {"group_initial_rebalance_delay_ms": 0}
     with Broker(**{"num_partitions": partitions, **defaults, **settings}) as broker:  # type: ignore[arg-type]
         yield OwnBroker(broker, partitions)

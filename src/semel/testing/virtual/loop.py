@@ -82,7 +82,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._numbers = itertools.count(1)
         self._tasks: weakref.WeakValueDictionary[int, _Task] = weakref.WeakValueDictionary()
         self._abandoned: list[_Task] = []
-        self._interrupted: set[Process] = set()  # Paused or dead; empty in most runs, which keeps call_soon fast.
+        self._interrupted: set[Process] = set()  # Paused or dead ones; empty in most runs: call_soon is fast.
         self._unhandled: list[BaseException] = []
         self._winding_down = False
 
