@@ -1,4 +1,4 @@
-"""A moment: when something is decided, on both clocks.
+"""A moment: the time of a decision, on the wall clock and on the monotonic clock.
 
 Records carry wall-clock time, as Kafka's do, and so do the deadlines of transactions, which follow from records.
 Sessions and rebalances are measured on the monotonic clock: setting the wall clock must not end a member's session.

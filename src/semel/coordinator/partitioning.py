@@ -1,6 +1,7 @@
-"""The partition of an internal topic that an id belongs to, as every Kafka broker computes it.
+"""The partition of an internal topic that holds a transactional id or a group id, computed as every Kafka broker does.
 
-The law: the number never changes for an id, here or in Kafka, or its state would be looked for where it is not.
+The law: the result for an id never changes, here or in Kafka; otherwise its state would be looked up in the wrong
+partition.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ _INT32: Final = 2**32
 _INT32_MIN: Final = -(2**31)
 
 REMEMBERED_CHARACTERS_MAX: Final = 500
-"""Longer ids are not kept beside what was computed from them: an id may have 32 KB, and thousands are kept."""
+"""The length up to which an id is cached with its partition. An id may have 32 KB, and the cache holds thousands."""
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """The one of ``partitions`` that holds a transactional id or a group id."""
+    """Return the index of the partition that holds a transactional id or a group id, of ``partitions`` in the topic."""
     return (_remembered if len(key) <= REMEMBERED_CHARACTERS_MAX else _computed)(key, partitions)
 
 
@@ -31,7 +32,7 @@ _remembered: Final = lru_cache(maxsize=4096)(_computed)
 
 
 def java_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 code units, in 32 bits with overflow."""
+    """Return what Java's ``String.hashCode`` returns: over UTF-16 code units, in 32 bits with overflow."""
     hashed = 0
     for (unit,) in _CODE_UNIT.iter_unpack(text.encode("utf-16-le")):
         hashed = (31 * hashed + unit) % _INT32

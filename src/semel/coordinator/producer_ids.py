@@ -1,8 +1,8 @@
-"""Producer ids: unique in the cluster, for ever.
+"""Producer ids, which are never used twice in the cluster.
 
 Ids are claimed in blocks, by compare-and-set in the metadata store (``metadata.producer_id_blocks``). The law: an id is
-given out only after the claim of its block was committed, and a block is claimed once. What a broker claimed and did
-not give out before it died is lost, and that is all: ids are 63 bits wide.
+given out only after the claim of its block was committed, and a block is claimed once. If a broker dies, the ids that
+it had claimed and not given out are never used. That does no harm: ids are 63 bits wide.
 
 ``ProducerIdBlocks`` is the state, without I/O; ``ProducerIds`` claims for it.
 """
@@ -27,7 +27,7 @@ class ProducerIdBlocks:
         self._blocks: deque[range] = deque()
 
     def next(self) -> int | None:
-        """An id that was never given out and never will be again, or ``None`` if a block must be claimed first."""
+        """Return an id that was never given out, or ``None`` if a block must be claimed first."""
         if not self._blocks:
             return None
         block = self._blocks.popleft()
@@ -44,7 +44,7 @@ class ProducerIdBlocks:
 
 
 class ProducerIds:
-    """The producer ids of one broker. ``claim_block`` returns ids that no other call of it returns, anywhere."""
+    """The producer ids of one broker. ``claim_block`` returns ids that no other call of it returns, on any broker."""
 
     def __init__(self, claim_block: ClaimBlock) -> None:
         self._claim = claim_block
@@ -52,21 +52,21 @@ class ProducerIds:
         self._claiming: asyncio.Task[None] | None = None
 
     def next(self) -> int | None:
-        """An id at once, or ``None``: then ``claim`` waits for one. Must be called on the loop."""
+        """Return an id without waiting, or ``None``: then ``claim`` waits for one. Must be called on the event loop."""
         producer_id = self._blocks.next()
         if self._blocks.remaining < PREFETCH_BELOW:
             self._claim_block()
         return producer_id
 
     async def claim(self) -> int:
-        """An id, as soon as a block is claimed. Raises what the store raised if it cannot be."""
+        """Return an id, after claiming a block if necessary. Raises what the store raised if the claim failed."""
         while (producer_id := self.next()) is None:
-            # Shielded, because others wait for the same block: one client that goes away must not take it from them.
+            # Shielded, because several requests wait for the same claim: cancelling one of them must not cancel it.
             await asyncio.shield(self._claim_block())
         return producer_id
 
     async def close(self) -> None:
-        """Wait for a claim that is under way."""
+        """Wait for a claim that is in progress."""
         if self._claiming is not None:
             await asyncio.gather(self._claiming, return_exceptions=True)
 
@@ -82,4 +82,6 @@ class ProducerIds:
     def _claim_ended(self, task: asyncio.Task[None]) -> None:
         self._claiming = None
         if not task.cancelled():
-            task.exception()  # The callers that wait are told; of a prefetch that failed, the next claim will tell.
+            # Marks the exception as retrieved. Callers that wait receive it; after a failed prefetch the next claim
+            # raises its own.
+            task.exception()

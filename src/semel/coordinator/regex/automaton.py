@@ -1,14 +1,13 @@
-"""The automaton of a regular expression: matches whole texts, in one pass over each, whatever the pattern.
+"""The automaton of a regular expression. It matches a whole text in one pass, whatever the pattern.
 
-Any client may send a pattern, and all clients wait while it is matched; with a matcher that tries one way after
-another, twenty characters of pattern can take years. Here all ways are followed at once: the pattern becomes an
-automaton without empty steps whose states are the positions of its characters (Glushkov's construction), and a set of
-positions is the bits of one integer. The sets that were met are remembered from text to text, so that most characters
-cost one look-up.
+Any client may send a pattern, and all clients wait while it is matched; a matcher that backtracks can take years for a
+pattern of twenty characters. Here all alternatives are followed at once: the pattern becomes an automaton without empty
+transitions whose states are the positions of its characters (Glushkov's construction), and a set of positions is the
+bits of one integer. The sets that occurred are cached from text to text, so that most characters cost one look-up.
 
 Limits keep both time and memory small: the pattern's length, its steps once repetitions are written out
-(``STEPS_MAX``), and the ways from one position to the next (``WAYS_MAX``): ``(.?){999}`` has half a million. RE2, which
-Kafka uses, limits the size of a program likewise.
+(``STEPS_MAX``), and the ways (transitions) from one position to the next (``WAYS_MAX``): ``(.?){999}`` has half a
+million. RE2, which Kafka uses, limits the size of a program likewise.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from semel.coordinator.regex.syntax import Accepts
 
 PATTERN_LENGTH_MAX: Final = 4096
 STEPS_MAX: Final = 2000
-"""How large a pattern may be once its repetitions are written out."""
+"""How many steps a pattern may have once its repetitions are written out."""
 WAYS_MAX: Final = 5_000
-"""How many ways there may be from a position of the pattern to the next, over all positions."""
+"""How many ways (transitions) there may be from a position of the pattern to the next, over all positions."""
 SETS_REMEMBERED_MAX: Final = 1000
 MOVES_REMEMBERED_MAX: Final = 10_000
 
@@ -30,7 +29,7 @@ MATCHED: Final = 0
 
 
 class TooLarge(ValueError):
-    """The pattern is over one of the limits; the message says which."""
+    """The pattern exceeds one of the limits; the message says which."""
 
 
 @dataclass(slots=True)
@@ -51,18 +50,19 @@ class _Anchor:
 
 
 class Steps:
-    """A pattern under construction, from its end to its beginning. Each method returns the number of the new step."""
+    """The steps of a pattern, which are added from its end to its beginning and are known by their numbers."""
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > PATTERN_LENGTH_MAX:
             raise TooLarge(f"it has {len(pattern)} characters; the limit is {PATTERN_LENGTH_MAX}")
-        self._steps: list[_Consume | _Fork | _Anchor] = [_Fork([])]  # The first one is where all is matched.
+        # The first step, ``MATCHED``, is reached when the whole pattern is matched.
+        self._steps: list[_Consume | _Fork | _Anchor] = [_Fork([])]
         self._accepts: list[Accepts] = []
         self._ways = 0
         self._visits = 0
 
     def visit(self) -> None:
-        """Count a part of the pattern that may be empty: a repetition of nothing takes time as well."""
+        """Count a part of the pattern, even if it is empty: repeating an empty part takes time as well."""
         self._visits += 1
         if self._visits > STEPS_MAX:
             raise TooLarge(f"it is too large: more than {STEPS_MAX} steps")
@@ -101,10 +101,10 @@ class Steps:
         return len(self._steps) - 1
 
     def _reached(self, first: int, *, at_start: bool) -> tuple[int, bool]:
-        """The positions that can be next without another character, and whether the text may end here."""
+        """Return the positions that can take the next character, and whether the text may end here."""
         positions, may_end = 0, False
         seen: set[tuple[int, bool]] = set()
-        # Behind the end of the text no character can come.
+        # Each entry is a step, and whether the end of the text was passed: no character can come after that.
         waiting = [(first, False)]
         while waiting:
             number, at_end = here = waiting.pop()
@@ -130,7 +130,10 @@ class Steps:
 
 
 class _Here:
-    """A set of positions that was met: where it may go on, whether the text may end, and where characters have led."""
+    """A state: a set of positions that occurred.
+
+    It has the positions that may come next, whether the text may end here, and the next state for known characters.
+    """
 
     __slots__ = ("may_end", "moves", "onward")
 
@@ -144,19 +147,19 @@ class Automaton:
     def __init__(self, accepts: list[Accepts], onward: list[int], last: int, first: _Here) -> None:
         self._accepts = accepts
         self._onward = onward
-        """Of each position: the positions that may come next, as bits."""
+        """For each position, the positions that may come next, as bits."""
         self._last = last
         """The positions after which the text may end, as bits."""
         self._first = first
         self._met: dict[int, _Here] = {}
         self._taking: dict[str, int] = {}
-        """Of each character that was met: the positions that take it, as bits."""
+        """For each character that occurred, the positions that accept it, as bits."""
         self._moves = 0
         self.work = 0
-        """How many positions were looked at so far: the cost of all texts that were matched."""
+        """How many positions were examined so far: the cost of all texts that were matched."""
 
     def matches(self, text: str) -> bool:
-        """Whether it is the whole text that matches."""
+        """Whether the whole text matches the pattern."""
         here = self._first
         for char in text:
             try:
@@ -169,7 +172,7 @@ class Automaton:
         return here.may_end
 
     def forget(self) -> None:
-        """Give back what was remembered of the texts so far."""
+        """Clear what is cached from the texts so far."""
         self._met.clear()
         self._taking.clear()
         self._first.moves.clear()

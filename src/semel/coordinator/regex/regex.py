@@ -1,4 +1,4 @@
-"""A regular expression: the syntax tree of a pattern made into an ``Automaton``, which matches whole texts."""
+"""A regular expression: compiles the syntax tree of a pattern to an ``Automaton``, which matches whole texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LENGTH_SHOWN_MAX: Final = 100
 
 
 class Regex:
-    """One pattern, compiled. Raises ``RegexError`` if it is not understood or too large."""
+    """A compiled pattern. ``Regex()`` raises ``RegexError`` if the pattern cannot be parsed or is too large."""
 
     def __init__(self, pattern: str) -> None:
         try:
@@ -32,16 +32,16 @@ class Regex:
         self.matches = self._automaton.matches
         """Whether the whole text matches."""
         self.forget = self._automaton.forget
-        """Give back the memory of the texts so far."""
+        """Clears what is cached from the texts so far."""
 
     @property
     def work(self) -> int:
-        """How many positions of the pattern were looked at so far, over all texts."""
+        """How many positions of the pattern were examined so far, over all texts."""
         return self._automaton.work
 
 
 def _compile(steps: Steps, node: Node, following: int) -> int:
-    """The step from which ``node`` leads to ``following``."""
+    """Add the steps of ``node``, which lead to the step ``following``. Returns the number of the first one."""
     match node:
         case Chars(accepts):
             return steps.consume(accepts, following)

@@ -1,9 +1,9 @@
 """The syntax of regular expressions: RE2's, as far as an id or the name of a topic needs it.
 
-Literals, ``.``, classes, groups, ``|``, ``* + ? {m,n}``, ``^ $ \\A \\z``, ``\\d \\s \\w`` and their opposites, named
-classes as in ``[[:alpha:]]``, and the flags ``i`` and ``s``; ``U`` and ``m`` are read and change nothing. What
-RE2 does not have is refused: backreferences and lookaround. So are word boundaries, Unicode classes and numeric
-escapes, which RE2 has.
+Accepted are literals, ``.``, classes, groups, ``|``, ``* + ? {m,n}``, ``^ $ \\A \\z``, ``\\d \\s \\w`` and their
+negations, named classes as in ``[[:alpha:]]``, and the flags ``i`` and ``s``; the flags ``U`` and ``m`` are accepted
+and have no effect. Refused are backreferences and lookaround, which RE2 does not have either, and word boundaries,
+Unicode classes and numeric escapes, which RE2 has.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NESTING_MAX: Final = 50
 REPEAT_MAX: Final = 1000
 
 Accepts: TypeAlias = Callable[[str], bool]
-"""Whether a character is one of those that are meant."""
+"""A function that tells whether a character matches."""
 
 _WORD: Final = frozenset(string.ascii_letters + string.digits + "_")
 _CLASSES: Final = {
@@ -43,24 +43,24 @@ _NAMED_CLASS: Final = re.compile(r"\[:(\^?)([a-z]+):\]")
 
 
 class RegexError(ValueError):
-    """A pattern is not understood, or takes too much; the message says where and why."""
+    """A pattern cannot be parsed or costs too much; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character that is accepted."""
+    """Matches one character that ``accepts`` accepts."""
 
     accepts: Accepts
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The beginning of the text."""
+    """Matches the beginning of the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of the text."""
+    """Matches the end of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ class Repeat:
     node: Node
     minimum: int
     maximum: int | None
-    """``None``: any number."""
+    """``None`` means that there is no maximum."""
 
 
 Node: TypeAlias = Chars | Start | End | Sequence | Choice | Repeat
 
 
 def parse(pattern: str) -> Node:
-    """Raises ``RegexError``."""
+    """Return the syntax tree of the pattern. Raises ``RegexError`` if it cannot be parsed."""
     parser = _Parser(pattern)
     node = parser.choice(0)
     if parser.position < len(pattern):
@@ -122,7 +122,7 @@ class _Parser:
         repeat = self._repeat()
         if repeat is None:
             return node
-        self._take("?")  # Greed decides which part matches what, not whether all of it matches.
+        self._take("?")  # A lazy repetition matches the same whole texts as a greedy one.
         if self._repeat() is not None:
             raise self.error("a repetition of a repetition")
         return Repeat(node, *repeat)
