@@ -1,14 +1,14 @@
-"""A group with members changes its protocol while it runs: classic to consumer, and back.
+"""The conversion of a group with members from the classic to the consumer protocol (KIP-848), and back.
 
-Up: a member that speaks KIP-848 joins a classic group of consumers. The others stay, as classic members of a consumer
-group, each with what it was assigned; its generation becomes the epoch, so no member is fenced by the change itself.
-Members that wait are told to join again. What a cooperative member was told to give up is its own until it joins
-without it, as before.
+Upgrade: a member that uses KIP-848 joins a classic group of consumers. The other members stay, as classic members of a
+consumer group, each with its assignment; the generation becomes the epoch, so no member is fenced by the conversion
+itself. Deferred requests are answered REBALANCE_IN_PROGRESS, so that these members join again. A partition that a
+cooperative member has to give up remains its own until it joins without it, as in a classic group.
 
-Down: no member speaks KIP-848 any more. The epoch becomes the generation, every member keeps what it owns, and a
-rebalance follows, in which they choose their leader.
+Downgrade: no member uses KIP-848 any more. The epoch becomes the generation, every member keeps the partitions that it
+owns, and a rebalance follows, in which the group's leader assigns.
 
-The law: both are a tombstone of everything old and records of everything new, in one batch.
+The law: each conversion writes the tombstones of the old group and the records of the new group in one batch.
 """
 
 from __future__ import annotations
@@ -60,14 +60,18 @@ KNOWN_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperativ
 
 
 class Upgrade:
-    """A classic group as the consumer group that it becomes: ``draft`` holds it, and takes what else is decided."""
+    """The conversion of a classic group to a consumer group.
+
+    ``draft`` holds the new group; the caller adds to it what it decides besides.
+    """
 
     def __init__(self, group: ClassicGroup, settings: ConsumerSettings, topics: TopicsView, moment: Moment) -> None:
         self.tombstone = GroupTombstone(group.group_id)
         self.draft = Draft(ConsumerGroup(group.group_id))
         self.changes: tuple[Change, ...] = tuple(_cancelled(group))
         self.answers: tuple[Answer, ...] = tuple(_sent_away(group))
-        # Also of an empty group: a member that still knows a generation must find it gone, and not come again.
+        # Written for an empty group too, so that the epochs continue after the generations: a former member that still
+        # uses an old generation must be refused, and its number must not be used again.
         self.draft.write(GroupEpoch(group.group_id, group.generation))
         owned = _owned(group, topics)
         revoking = _revoking(group, topics, owned)
@@ -90,7 +94,11 @@ class Upgrade:
 
 
 def can_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> bool:
-    """An empty group may become anything. One with members needs leave to, and members that can be understood."""
+    """Whether the classic group may be converted to a consumer group.
+
+    An empty group always may. For one with members the migration policy must allow it, there must be room for one more
+    member, and the protocols and assignments of the members must be usable.
+    """
     if not group.members:
         return True
     return (
@@ -103,7 +111,10 @@ def can_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> bool:
 
 
 def _uses_an_assignor_of_its_own(group: ClassicGroup) -> bool:
-    """What such an assignor tells its members beside their partitions, no broker can tell them."""
+    """Whether the group uses an assignor, other than Kafka's own, that sends user data with the assignments.
+
+    A broker could not compute such data.
+    """
     if group.protocol in KNOWN_ASSIGNORS:
         return False
     return any(has_user_data(member.assignment) for member in group.members.values())
@@ -120,7 +131,7 @@ def can_downgrade(group: ConsumerGroup, settings: ConsumerSettings, classic: Cla
 
 
 def downgrade(group: ConsumerGroup, topics: TopicsView, moment: Moment) -> GroupDecision[None]:
-    """What follows on the records that have made ``group`` what it is."""
+    """Decide to convert ``group`` to a classic group. The records come after those that led to ``group``."""
     members = [_downgraded(group, member, topics) for member in group.members.values()]
     classic = ClassicGroup(
         group.group_id,
@@ -144,7 +155,7 @@ def downgrade(group: ConsumerGroup, topics: TopicsView, moment: Moment) -> Group
 
 
 def emptied(group: ConsumerGroup, moment: Moment) -> ClassicGroup:
-    """The classic group that takes the place of a consumer group without members."""
+    """The classic group that replaces a consumer group without members."""
     return ClassicGroup(
         group.group_id,
         state_changed_ms=moment.wall_ms,
@@ -155,10 +166,10 @@ def emptied(group: ConsumerGroup, moment: Moment) -> ClassicGroup:
 
 
 def _owned(group: ClassicGroup, topics: TopicsView) -> dict[str, Partitions]:
-    """What each member may be reading, each partition once: a leader may have assigned one twice, here that cannot be.
+    """The partitions that each member may be reading: one owner for each, even if the leader assigned it to two.
 
-    A rebalance that began again has taken the assignments back. Cooperative members read on; they said what when they
-    joined, and of two who said the same the one of the later generation is right.
+    A rebalance that began again has removed the assignments. Cooperative members continue to read the owned partitions
+    that they sent when they joined. If two of them sent the same one, the member with the later generation owns it.
     """
     owned = {member_id: assignment_of(member.assignment, topics) for member_id, member in group.members.items()}
     if group.state is not ClassicState.STABLE:
@@ -173,7 +184,10 @@ def _owned(group: ClassicGroup, topics: TopicsView) -> dict[str, Partitions]:
 
 
 def _revoking(group: ClassicGroup, topics: TopicsView, owned: Mapping[str, Partitions]) -> dict[str, Partitions]:
-    """What members read when they joined and were not assigned again: they may read it until they join without it."""
+    """The partitions that each member owned when it joined and that are assigned to no member.
+
+    The member may read them until it joins without them.
+    """
     taken = set[AssignedPartition]().union(*owned.values())
     revoking: dict[str, Partitions] = {}
     for member_id, claimed in _claims(group, topics):
@@ -183,7 +197,7 @@ def _revoking(group: ClassicGroup, topics: TopicsView, owned: Mapping[str, Parti
 
 
 def _claims(group: ClassicGroup, topics: TopicsView) -> list[tuple[str, Partitions]]:
-    """What members said they own when they joined, the latest generation first."""
+    """The owned partitions that each member sent when it joined, the latest generation first."""
     said = {member_id: subscription_of(member.protocols) for member_id, member in group.members.items()}
     claims = [(member_id, claim) for member_id, claim in said.items() if claim is not None]
     return [(member_id, claimed_by(claim, topics)) for member_id, claim in sorted(claims, key=_latest_generation_first)]

@@ -1,4 +1,4 @@
-"""The decisions of a group shard: records and answers. It asks for no effect outside its own partition."""
+"""The type of a group shard's decisions. They have no effects: a group shard changes only its own partition."""
 
 from __future__ import annotations
 

@@ -31,7 +31,10 @@ class ClassicDescription:
 
 
 def describe_classic(group_id: str, group: object | None) -> ClassicDescription:
-    """Protocol and subscriptions are told of a stable group only: in a rebalance both are in doubt."""
+    """Return the description of a group for DescribeGroups.
+
+    It has the protocol and the subscriptions only if the group is stable: during a rebalance they may change.
+    """
     if group is None:
         return ClassicDescription(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not isinstance(group, ClassicGroup):

@@ -1,8 +1,8 @@
-"""The groups of one shard and their deadlines: one dict, whatever the kind of a group.
+"""The groups of one shard, of every kind, in one dict; and their deadlines.
 
-The law: what is in the log changes it by ``replay``, everything else by a ``Change`` that was decided, and nothing else
-changes it. A group is of one kind at a time. It becomes another one by records only: a tombstone of the old kind, then
-the first record of the new one, in one batch.
+The law: state that is in the log is changed by ``replay``, all other state by a ``Change`` of a decision, and nothing
+else changes any of it. A group is of one kind at a time. It is converted to another kind by records only: a tombstone
+of the old kind, then the first record of the new kind, in one batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from semel.coordinator.group.records import (
 
 
 class Group(Membership, Protocol):
-    """One group that has, or had, members: of any kind."""
+    """A group of any kind that has members, or had members before."""
 
     @property
     def group_id(self) -> str: ...
@@ -38,7 +38,7 @@ class Group(Membership, Protocol):
 
     @property
     def members(self) -> Mapping[str, object]:
-        """By member id."""
+        """The members, by member id."""
 
     @property
     def protocol_type(self) -> str:
@@ -46,24 +46,24 @@ class Group(Membership, Protocol):
 
     @property
     def state_name(self) -> str:
-        """Kafka's word for it."""
+        """Kafka's name for the group's state."""
 
     def tombstones(self) -> tuple[GroupRecord, ...]:
-        """The records that make it forgotten."""
+        """The records that delete the group."""
 
     def waiters(self) -> Iterable[Waiter[Any]]:
-        """The requests that wait for this group."""
+        """The deferred requests of the group's members."""
 
 
 class Deadline(IntEnum):
-    """What a deadline is for."""
+    """The purpose of a deadline: what must have happened before it."""
 
     SESSION = 0
-    """A member must be heard. Classic: a member id that was handed out must be used."""
+    """The member must send a heartbeat. Classic: or a member that was given a member id must join with it."""
     REBALANCE = 1
-    """Classic: the members must have joined. KIP-848: a member must have revoked."""
+    """Classic: the members must join. KIP-848: the member must revoke its partitions."""
     SYNC = 2
-    """Classic: the members must have asked for their assignments."""
+    """Classic: the members must send SyncGroup."""
 
 
 class DeadlineKey(NamedTuple):
@@ -90,7 +90,7 @@ class GroupDirectory:
         return () if group is None else group.tombstones()
 
     def replay(self, record: MembershipRecord) -> None:
-        """Remember a record of a group, by its kind."""
+        """Change the group by a record that is in the log."""
         match record:
             case GroupMetadata():
                 self.groups[record.group_id] = ClassicGroup.of_record(record)
@@ -103,7 +103,7 @@ class GroupDirectory:
         group = self.groups.get(record.group_id)
         if not isinstance(group, ConsumerGroup):
             if isinstance(record, ConsumerGroupTombstone):
-                return  # Of a group that is of another kind by now, or gone.
+                return  # The group has been converted to another kind, or is deleted.
             group = self.groups[record.group_id] = ConsumerGroup(record.group_id)
         group.replay(record)
         if group.is_forgotten:
@@ -116,7 +116,7 @@ class GroupDirectory:
 
 
 class Change(Protocol):
-    """Of what is not in the log. Applied after the decision's records were replayed."""
+    """A change of state that is not in the log. It is applied after the decision's records were replayed."""
 
     def apply(self, directory: GroupDirectory) -> None: ...
 
@@ -125,7 +125,7 @@ class Change(Protocol):
 class SetDeadline:
     key: DeadlineKey
     due_ms: float
-    """On the monotonic clock."""
+    """The time of the deadline on the monotonic clock."""
 
     def apply(self, directory: GroupDirectory) -> None:
         directory.deadlines.set(self.key, self.due_ms)
@@ -141,7 +141,7 @@ class DiscardDeadline:
 
 @dataclass(frozen=True, slots=True)
 class PutGroup:
-    """The group as it is from now on; ``None``: there is none."""
+    """Replaces the group in the directory by ``group``; ``None`` removes it."""
 
     group_id: str
     group: Group | None

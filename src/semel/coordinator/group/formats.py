@@ -1,7 +1,7 @@
 """The bytes of records in ``__consumer_offsets``, as Kafka 4.3 writes and reads them.
 
-A key and a value each begin with an int16. In a key it says what kind of record this is, in a value in which version
-that kind is written. The kinds 0 and 1 are both offsets; 0 is what Kafka 0.8 wrote.
+A key and a value each begin with an int16. In a key it is the kind of the record, in a value the version in which the
+value is written. The kinds 0 and 1 are both committed offsets; Kafka 0.8 wrote kind 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from semel.wire.schema import BYTES, INT32, INT64, STRING, UUID_, array, field, 
 
 
 class Kind(IntEnum):
-    """What a key's first two bytes say."""
+    """The kind of a record: the first two bytes of its key."""
 
     LEGACY_OFFSET_COMMIT = 0
     OFFSET_COMMIT = 1

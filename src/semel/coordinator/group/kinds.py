@@ -8,7 +8,7 @@ from typing import Final
 
 
 class GroupKind(StrEnum):
-    """As ListGroups and DescribeGroups spell it."""
+    """The kind of a group, spelled as in ListGroups and DescribeGroups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -18,4 +18,4 @@ STATE_NAMES: Final[Mapping[GroupKind, tuple[str, ...]]] = {
     GroupKind.CLASSIC: ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable"),
     GroupKind.CONSUMER: ("Empty", "Assigning", "Reconciling", "Stable"),
 }
-"""Kafka's words for the states of each kind."""
+"""Kafka's names for the states of each kind of group."""

@@ -1,9 +1,10 @@
-"""The memory that a member may take: what it offers or subscribes to, and what it is assigned.
+"""Limits on the memory of a group member: its offered protocols or subscribed topics, and its assignment.
 
-A member keeps it for as long as its session lasts, which may be half an hour. Kafka has no limit of its own: there the
-record that holds a group must fit ``max.message.bytes`` (1 MB), and what does not is UNKNOWN_SERVER_ERROR. Here a
-member is refused with INVALID_REQUEST, and one that would make its group too large with GROUP_MAX_SIZE_REACHED; neither
-code makes a client try again. A member that leaves, or whose session ends, gives back what it took.
+This memory is held while the member's session lasts, which may be half an hour without a request. Kafka has no such
+limit: there the record of a classic group must fit ``max.message.bytes`` (1 MB), and a larger one results in
+UNKNOWN_SERVER_ERROR. Here a member that is too large is refused with INVALID_REQUEST, and one that would make its group
+too large with GROUP_MAX_SIZE_REACHED; clients do not retry after either code. The memory is freed when the member
+leaves or its session ends.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from semel.errors import ErrorCode
 
 MEMBER_BYTES_MAX: Final = 1024 * 1024
 GROUP_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of what its members offer, and again of what they are assigned."""
+"""The limit for what all members of a group offer or subscribe to, and separately for what they are assigned."""
 COUNTED_FROM_BYTES: Final = 8 * 1024
-"""A member smaller than this may always join: a thousand of them are no more than a group may have."""
+"""A member up to this size may always join: a thousand such members are not more than ``GROUP_BYTES_MAX``."""
 
 
 def refusal_of_join(members: Collection[ClassicMember], request: JoinRequest) -> ErrorCode:
@@ -43,7 +44,7 @@ def refusal_of_sync(request: SyncRequest) -> ErrorCode:
 def refusal_of_subscription(
     members: Iterable[ConsumerMember], member_id: str, topic_names: Collection[str]
 ) -> tuple[ErrorCode, str] | None:
-    """Why a member of the consumer protocol may not subscribe to so many names."""
+    """Return why a member of the consumer protocol may not subscribe to these names, or ``None`` if it may."""
     size_bytes = sum(map(len, topic_names))
     if size_bytes <= COUNTED_FROM_BYTES:
         return None

@@ -1,8 +1,9 @@
-"""The membership of a group, as far as its offsets must know it.
+"""The interface through which the offset shard looks at a group's members.
 
 An offset may be committed by a member of the current generation, or, while the group has no members, by a client that
-claims to be none; and it stays for as long as a member may come back for it. Both depend on the group, so the offset
-shard asks: ``Groups`` finds a group, ``Membership`` answers for it. Group coordination implements the two.
+names no member; and it does not expire while a member may still need it. Both depend on the group, so the offset
+shard uses this interface: ``Groups`` finds a group, ``Membership`` checks what is allowed. The group directory
+implements ``Groups``, and the groups implement ``Membership``.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from semel.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """From when on the retention time of a group's offsets runs."""
+    """The time from which the retention time of a group's offsets is counted."""
 
     since_ms: int | None = None
-    """``None``: of each offset, from its own commit."""
+    """``None``: each offset's retention time is counted from its own commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Committer:
 
     member_id: str = ""
     generation: int | None = None
-    """A member epoch in KIP-848's protocol; ``None``: the client is in no generation."""
+    """The member epoch in the consumer protocol (KIP-848). ``None``: the client names no generation."""
     instance_id: str | None = None
 
 
@@ -36,7 +37,7 @@ NO_MEMBER: Final = Committer()
 
 
 class Membership(Protocol):
-    """One group that exists."""
+    """A group, as far as the offset shard uses it."""
 
     @property
     def is_empty(self) -> bool:
@@ -46,22 +47,22 @@ class Membership(Protocol):
         """Whether this member, in this generation, may commit offsets for the group."""
 
     def validate_offset_fetch(self, *, member_id: str | None, member_epoch: int | None) -> ErrorCode:
-        """Whether this member may read offsets. Members of the classic protocol are not named."""
+        """Whether this member may fetch offsets. Members of the classic protocol do not name themselves here."""
 
     def validate_offset_delete(self) -> ErrorCode:
-        """Whether offsets of topics that ``is_subscribed`` denies may be deleted."""
+        """Whether offsets of the group may be deleted, for topics where ``is_subscribed`` is false."""
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads the topic: its offsets are then neither deleted nor do they expire."""
+        """Whether a member subscribes to the topic: its offsets then neither expire nor may be deleted."""
 
     def retention(self) -> Retention | None:
-        """``None``: no offset expires as long as the group is as it is."""
+        """From when the offsets' retention time is counted. ``None``: none expires in the group's present state."""
 
 
 class Groups(Protocol):
-    """The groups of one shard that have, or had, members."""
+    """The groups of one shard that have members, or had members before."""
 
     def membership(self, group_id: str) -> Membership | None: ...
 
     def tombstones(self, group_id: str) -> tuple[GroupRecord, ...]:
-        """The records that make it forgotten; none if it is not known."""
+        """The records that delete the group; empty if the group is not known."""

@@ -1,8 +1,8 @@
-"""Records of ``__consumer_offsets``, as values: what a group shard remembers, and what it writes.
+"""Records of ``__consumer_offsets``, as values.
 
-``encode`` and ``decode`` go to Kafka's bytes and back. The law of reading: a kind of record that is not served here is
-passed over, because a newer or an older broker may have left it; a record of a kind that is served and cannot be read
-is an error, because passing it over would move a group back to an older offset.
+``encode`` and ``decode`` convert them to Kafka's bytes and back. The law of reading: a record of a kind that is not
+served here is skipped, because a newer or an older broker may have written it; a record of a kind that is served and
+cannot be read is an error, because skipping it would move a group back to an older offset.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from semel.wire.codec import decoder
 
 logger = logging.getLogger(__name__)
 
-# An explicit expiry has a place in version 1 only; everything else is written in the newest version, as Kafka does.
+# Only version 1 has a field for an explicit expiry; everything else is written in the newest version, as in Kafka.
 _VALUE_WITH_EXPIRY: Final = 1
 _VALUE: Final = 4
 _GROUP_METADATA_VALUE: Final = 3
 
 
 class OffsetKey(NamedTuple):
-    """Which offset: of which group, for which partition."""
+    """The key of a committed offset: the group and the partition."""
 
     group_id: str
     topic: str
@@ -46,7 +46,7 @@ class OffsetKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """How far a group has read a partition."""
+    """An offset that a group has committed for a partition."""
 
     key: OffsetKey
     offset: int
@@ -54,20 +54,20 @@ class OffsetCommit:
     metadata: str
     committed_ms: int
     expires_ms: int | None = None
-    """Only when the client asked for a retention of its own."""
+    """When the offset expires; set only if the client sent a retention time with the commit."""
     topic_id: UUID | None = None
 
     def expiring(self, expires_ms: int) -> OffsetCommit:
-        """The same with an explicit expiry, and without what has no place beside one in the log.
+        """Return the commit with an explicit expiry, and without the fields that version 1 of the value does not have.
 
-        If it were remembered until the next load, the load would change what is remembered.
+        If they were kept in memory, the next load of the log would change the state.
         """
         return replace(self, expires_ms=expires_ms, leader_epoch=None, topic_id=None)
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetTombstone:
-    """No offset is committed there, nor pending: it expired, or it, its group or its topic was deleted."""
+    """Removes an offset, committed or pending: it expired, or it, its group or its topic was deleted."""
 
     key: OffsetKey
 
@@ -110,7 +110,7 @@ GroupRecord: TypeAlias = OffsetCommit | OffsetTombstone | MembershipRecord
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value; a tombstone's value is ``None``."""
+    """Return the key and the value; a tombstone's value is ``None``."""
     match record:
         case OffsetCommit():
             version = _VALUE if record.expires_ms is None else _VALUE_WITH_EXPIRY
@@ -126,7 +126,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
-    """The record, or ``None`` if it is of a kind that is not served here. Raises ``DecodeError`` if it is malformed."""
+    """Return the record; ``None`` if its kind is not served here. Raises ``DecodeError`` if it is malformed."""
     if key is None:
         raise DecodeError("a record of __consumer_offsets without a key; every kind has one")
     kind = read_version(key, "key")
@@ -236,6 +236,6 @@ def _group_metadata_from(group_id: str, value: GroupMetadataValue) -> GroupMetad
 
 @cache
 def _passed_over(kind: int) -> None:
-    """One line for each kind, not for each record: a log may hold millions."""
+    """Log that a kind is skipped: once for each kind, not for each record, since a log may hold millions."""
     name = next((known.name for known in Kind if known == kind), "unknown")
     logger.warning("records of kind %d (%s) in __consumer_offsets are not served and passed over", kind, name)

@@ -1,4 +1,4 @@
-"""The settings a group shard decides by, with Kafka's defaults."""
+"""The settings of a group shard, with Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from semel.types import INT32_MAX
 
 
 class MigrationPolicy(StrEnum):
-    """Which conversions of a group that has members are open: classic to consumer, and back."""
+    """Which conversions are allowed for a group that has members: classic to consumer (upgrade), and back."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -28,11 +28,11 @@ class MigrationPolicy(StrEnum):
 @dataclass(frozen=True, slots=True)
 class OffsetSettings:
     retention_ms: int = 7 * 24 * 3600 * 1000
-    """``offsets.retention.minutes``, in milliseconds: how long an offset outlives its group's members, or its own
-    commit if the group never had any."""
+    """``offsets.retention.minutes``, in milliseconds: how long an offset is kept after its group became empty, or after
+    its own commit if the group never had members."""
 
     metadata_size_max: int = 4096
-    """``offset.metadata.max.bytes``. Kafka counts characters of UTF-16 and calls them bytes, and so do we."""
+    """``offset.metadata.max.bytes``. As in Kafka it is a number of UTF-16 code units, in spite of its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ConsumerSettings:
     size_max: int = INT32_MAX
     """``group.consumer.max.size``"""
     assignors: tuple[str, ...] = ("uniform", "range")
-    """``group.consumer.assignors``; the first one counts where members name none."""
+    """``group.consumer.assignors``; the first one is used if the members name none."""
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     """``group.consumer.migration.policy``"""
 

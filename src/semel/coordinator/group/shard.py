@@ -1,4 +1,4 @@
-"""One partition of ``__consumer_offsets``, as a state machine: the members of groups, and how far they have read.
+"""One partition of ``__consumer_offsets``, as a state machine: the members of groups, and their committed offsets.
 
     GroupShard
       offsets     committing, reading and removing offsets                  offsets/
@@ -6,8 +6,8 @@
       consumer    ConsumerGroupHeartbeat (KIP-848)                          consumer/
 
 The parts share one ``GroupDirectory``. Handlers decide and change nothing; ``replay``, ``replay_marker`` and ``apply``
-remember and decide nothing. What ``replay`` remembers is a function of the log; what ``apply`` remembers is lost with
-the shard, and members say it again.
+change the state and decide nothing. State that ``replay`` changes is a function of the log; state that ``apply``
+changes is lost when the shard is unloaded, and the members then send their requests again.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.types import Buffer, ProducerIdentity
 
-# After a decision about a deadline that could not be written, for instance because the disk is full.
+# When a deadline is due again if its decision could not be written, for instance because the disk is full.
 TIMEOUT_RETRY_MS: Final = 1000
 
 
 class GroupShard:
     """Implements ``coordinator.shard.Shard``. ``topics`` returns the cluster's topics as they are now.
 
-    ``consumer_settings`` returns what a group of the consumer protocol is judged by, where groups may have settings of
-    their own.
+    ``consumer_settings`` returns the settings of a consumer group, by its group id. Without it ``settings.consumer``
+    applies to all of them.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class GroupShard:
         return self.consumer.heartbeat(beat, topics=self._topics(), moment=moment)
 
     def commit_offsets(self, request: CommitRequest, moment: Moment) -> GroupDecision[CommitResult]:
-        """OffsetCommit. A classic member that commits is alive."""
+        """OffsetCommit. A commit also begins the session of a classic member again, as a heartbeat does."""
         decision = self.offsets.commit(request, now_ms=moment.wall_ms)
         member_id = request.committer.member_id
         if not decision.records or not member_id:
@@ -116,8 +116,10 @@ class GroupShard:
         return decision._replace(changes=self.classic.heard(request.group_id, member_id, moment))
 
     def time_out(self, moment: Moment) -> Iterator[GroupDecision[None]]:
-        """What follows from the deadlines that have passed: sessions, rebalances. One that could not be written comes
-        again."""
+        """Decide what follows from the deadlines of sessions and rebalances that have passed.
+
+        If a decision cannot be written, its deadline is due again after ``TIMEOUT_RETRY_MS``.
+        """
         deadlines = self.directory.deadlines
         for key in deadlines.take_due(moment.monotonic_ms):
             deadlines.set(key, moment.monotonic_ms + TIMEOUT_RETRY_MS)
@@ -125,11 +127,11 @@ class GroupShard:
             yield decision._replace(changes=(DiscardDeadline(key), *decision.changes))
 
     def next_deadline_ms(self) -> float | None:
-        """When to call ``time_out`` next, on the monotonic clock. Possibly early."""
+        """When to call ``time_out`` next, on the monotonic clock. It may be too early: then nothing is due yet."""
         return self.directory.deadlines.next_ms()
 
     def loaded(self, moment: Moment) -> GroupDecision[None]:
-        """The log was replayed: all sessions begin again."""
+        """Decide what follows once the log was replayed: all sessions begin again."""
         changes: list[Change] = []
         for group in self.directory:
             if isinstance(group, ClassicGroup):
@@ -138,14 +140,14 @@ class GroupShard:
                 changes += self.consumer.loaded(group, moment)
         return Decision(None, changes=tuple(changes))
 
-    # -- telling
+    # -- describing
 
     def describe_classic(self, group_id: str) -> ClassicDescription:
         """DescribeGroups of one group."""
         return describe_classic(group_id, self.offsets.group(group_id))
 
     def group_ids(self) -> list[str]:
-        """Of all groups: those with members, or a past, and those that are known by their offsets only."""
+        """The ids of all groups: those that have or had members, and those that only have offsets."""
         return [*self.directory.groups, *self.offsets.simple_groups()]
 
     def list_groups(
@@ -155,7 +157,10 @@ class GroupShard:
         states: Set[str] = frozenset(),
         types: Set[str] = frozenset(),
     ) -> tuple[GroupListing, ...]:
-        """ListGroups: of those, or of all, the ones in one of the states and of one of the types (in lower case)."""
+        """ListGroups: those of ``group_ids`` (``None``: of all groups) that have one of the states and types.
+
+        States and types are in lower case. An empty set excludes nothing.
+        """
         known = []
         for group_id in self.group_ids() if group_ids is None else group_ids:
             group = self.directory.groups.get(group_id)
@@ -171,7 +176,7 @@ class GroupShard:
         )
 
     def waiters(self) -> Iterator[Waiter[Any]]:
-        """The requests that are deferred."""
+        """Yield the deferred requests of all groups."""
         for group in self.directory:
             yield from group.waiters()
 
@@ -186,7 +191,7 @@ class GroupShard:
     def id_of(self, record: GroupRecord) -> str:
         return record.key.group_id if isinstance(record, OffsetCommit | OffsetTombstone) else record.group_id
 
-    # -- remembering
+    # -- changing the state
 
     def replay(self, record: GroupRecord, offset: int, producer: ProducerIdentity | None = None) -> None:
         if isinstance(record, OffsetCommit | OffsetTombstone):
@@ -196,11 +201,11 @@ class GroupShard:
             self.offsets.group_changed(record.group_id)
 
     def replay_marker(self, producer: ProducerIdentity, *, committed: bool) -> None:
-        """The transaction's offsets count, or are dropped, from here on."""
+        """Change the state by a marker in the log: the transaction's pending offsets are committed or dropped."""
         self.offsets.replay_marker(producer, committed=committed)
 
     def unload(self) -> list[Waiter[Any]]:
-        """The shard is given up and forgets its groups. The requests that waited are returned, and must be answered."""
+        """Stop using the shard and forget its groups. Returns the deferred requests, which the caller must answer."""
         waiters = list(self.waiters())
         self.directory.groups.clear()
         return waiters

@@ -1,4 +1,4 @@
-"""The topics of the cluster, as a group shard sees them at one moment."""
+"""The topics of the cluster at one moment, as a group shard reads them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ class TopicView(NamedTuple):
 
 
 class TopicsView(Protocol):
-    """The topics as they are at one moment. Two calls with the same view see the same topics."""
+    """The topics at one moment. The view does not change."""
 
     @property
     def version(self) -> int:
-        """Another one whenever a topic came, went or grew: a caller that has seen this version need not look again."""
+        """A number that changes whenever a topic is created, deleted or gets more partitions.
+
+        A caller that has computed something from the same version need not compute it again.
+        """
 
     def by_name(self, name: str) -> TopicView | None: ...
 

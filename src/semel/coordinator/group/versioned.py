@@ -1,4 +1,7 @@
-"""Keys and values of ``__consumer_offsets`` begin with an int16: the kind of the record in a key, else a version."""
+"""The int16 at the beginning of each key and value of ``__consumer_offsets``.
+
+In a key it is the kind of the record, in a value the version of the value.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ T = TypeVar("T")
 
 
 def versioned(message: object, version: int, *, prefix: int | None = None) -> bytes:
-    """``prefix`` is what the first two bytes say, if it is not the version."""
+    """Encode a key or a value. ``prefix`` is the int16 at its beginning, if that is not the version."""
     buffer = bytearray(_VERSION.pack(version if prefix is None else prefix))
     return bytes(encoder(type(message), version)(message, buffer, None))
 

@@ -1,7 +1,7 @@
-"""The next state of one group, before it is true.
+"""The draft of a classic group's next state, from which a handler makes its decision.
 
-A handler works on a draft and changes nothing else: the group as it will be, the records that make it so, the answers
-that follow and the deadlines. ``decision`` hands all of it over. If the records cannot be written, none of it happens.
+A handler changes only a draft: the group's next state, its records, the answers to deferred requests, and the
+deadlines. ``decision`` returns all of it. If the records cannot be written, none of it takes effect.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class ClassicDraft:
         self.change(state=state, state_changed_ms=self.moment.wall_ms, **fields)
 
     def record(self) -> None:
-        """Write the group down as it is now."""
+        """Add a record of the group's state as it is now."""
         self.records.append(self.group.record())
         self.change(is_recorded=True)
 
     # -- its members
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
-        """The first one leads, and says what the group is for."""
+        """Add a member. The first one becomes the leader, and its protocol type becomes the group's."""
         group = self.group
         if not group.members:
             self.change(protocol_type=protocol_type)
@@ -74,7 +74,7 @@ class ClassicDraft:
         self.change(members={member.member_id: member for member in members})
 
     def remove(self, member_id: str) -> None:
-        """Its requests are answered: it is no member any more, and may become one again."""
+        """Remove a member. Its deferred requests are answered UNKNOWN_MEMBER_ID, and it may join again."""
         member = self.group.members[member_id]
         self.answer_join(member.joining, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         self.answer_sync(member.syncing, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -85,7 +85,7 @@ class ClassicDraft:
         self.change(owing_sync=self.group.owing_sync - {member_id})
 
     def hand_out(self, member_id: str, session_timeout_ms: int) -> None:
-        """A member id, which is to be used within the session timeout."""
+        """Reserve a member id for a new member, which must join with it within the session timeout."""
         self.change(pending_ids=self.group.pending_ids.with_id(member_id))
         self.set(Deadline.SESSION, session_timeout_ms, member_id)
 
@@ -113,5 +113,5 @@ class ClassicDraft:
         self._deadlines.append(DiscardDeadline(DeadlineKey(self.group.group_id, deadline, member_id)))
 
     def heard(self, member: ClassicMember) -> None:
-        """Its session begins again."""
+        """Begin the member's session again."""
         self.set(Deadline.SESSION, member.session_timeout_ms, member.member_id)

@@ -1,8 +1,8 @@
 """A group of the classic protocol: a value that is replaced, never changed.
 
-Most of it is in the log, as of the last completed rebalance; ``of_record`` is what a restart makes of that. The rest
-(which members wait, which ids were handed out, which owe a SyncGroup) is lost with the coordinator, and members say it
-again.
+Most of it is in the log, as of the last completed rebalance; ``of_record`` restores that. The rest (the deferred
+requests, the member ids that were handed out, the members that have not sent SyncGroup) is lost when the coordinator
+fails over, and the members then send their requests again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 @dataclass(frozen=True, slots=True)
 class InitialDelay:
-    """The first rebalance of an empty group waits for more members, and longer while they keep coming."""
+    """The delay of the first rebalance of an empty group. It waits for more members, and longer while they join."""
 
     delay_ms: int
     remaining_ms: int
@@ -36,7 +36,7 @@ class InitialDelay:
 
 @dataclass(frozen=True)
 class ClassicGroup:
-    """Implements ``directory.Group``. Without slots, for the sake of what is derived once and kept."""
+    """Implements ``directory.Group``. It has no slots because cached properties need a ``__dict__``."""
 
     group_id: str
     state: ClassicState = ClassicState.EMPTY
@@ -46,15 +46,15 @@ class ClassicGroup:
     protocol: str | None = None
     leader: str | None = None
     members: Mapping[str, ClassicMember] = field(default_factory=dict)
-    """In the order in which they came."""
+    """The members by member id, in the order in which they joined."""
     pending_ids: PendingIds = NO_IDS
     """Member ids that were handed out and not yet used."""
     owing_sync: frozenset[str] = frozenset()
-    """Members of this generation that have not asked for their assignment."""
+    """Members of this generation that have not sent SyncGroup yet."""
     initial: InitialDelay | None = None
-    """In the first rebalance of an empty group."""
+    """Set only during the first rebalance of an empty group."""
     is_recorded: bool = False
-    """Whether the log knows of it."""
+    """Whether the log has a record of the group."""
 
     @classmethod
     def of_record(cls, record: GroupMetadata) -> ClassicGroup:
@@ -100,14 +100,14 @@ class ClassicGroup:
 
     @cached_property
     def static_ids(self) -> Mapping[str, str]:
-        """The member id that stands behind an instance id."""
+        """The member ids of the static members, by instance id."""
         return {
             member.instance_id: member.member_id for member in self.members.values() if member.instance_id is not None
         }
 
     @cached_property
     def subscribed_topics(self) -> frozenset[str] | None:
-        """What its consumers read; ``None`` if that cannot be known."""
+        """The topics that the group's consumers subscribe to; ``None`` if they are not known."""
         if not self.members:
             return frozenset()
         if not self.uses_consumer_protocol or self.protocol is None:
@@ -177,10 +177,10 @@ class ClassicGroup:
             if committer.generation != self.generation:
                 return ErrorCode.ILLEGAL_GENERATION
         elif not transactional:
-            # TxnOffsetCommit says who commits from version 3 on only, and earlier versions must still work.
+            # TxnOffsetCommit names the member only from version 3 on, and earlier versions must still work.
             return ErrorCode.UNKNOWN_MEMBER_ID
         if self.state is ClassicState.COMPLETING_REBALANCE and not transactional:
-            # It knows the generation and has no assignment in it, so it read these under an older one.
+            # The member has no assignment in this generation yet, so it read up to these offsets in an older one.
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 

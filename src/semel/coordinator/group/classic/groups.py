@@ -1,6 +1,6 @@
 """The classic groups of one shard: what follows from each request, and from each deadline.
 
-Handlers read the directory and change nothing: what they decide is a ``ClassicDraft``, or nothing but an answer.
+Handlers read the directory and do not change it. They return the decision of a ``ClassicDraft``, or only a response.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from semel.errors import ErrorCode
 
 
 class ClassicGroups:
-    """The classic protocol of one shard. Groups of another kind are no affair of it."""
+    """The classic groups of one shard. Groups of other kinds are not handled here."""
 
     def __init__(self, directory: GroupDirectory, settings: ClassicSettings) -> None:
         self._directory = directory
@@ -90,7 +90,7 @@ class ClassicGroups:
         return draft.decision(DEFERRED)
 
     def heartbeat(self, request: HeartbeatRequest, moment: Moment) -> GroupDecision[HeartbeatResult]:
-        """Heartbeat: the session begins again, and the member hears of a rebalance."""
+        """Heartbeat: the session begins again; REBALANCE_IN_PROGRESS asks the member to join again."""
         if not request.group_id:
             return Decision(HeartbeatResult(ErrorCode.INVALID_GROUP_ID))
         group = self._group(request.group_id)
@@ -119,11 +119,12 @@ class ClassicGroups:
         if len(draft.group.members) < len(group.members):
             self._rebalance(draft)
         else:
-            complete_join_if_all_have(draft)  # Perhaps only an id that was handed out was missing.
+            # The rebalance may have waited only for a member id that was handed out and is given back by this request.
+            complete_join_if_all_have(draft)
         return draft.decision(LeaveResult(ErrorCode.NONE, left))
 
     def heard(self, group_id: str, member_id: str, moment: Moment) -> tuple[SetDeadline, ...]:
-        """A member has done something that needs its generation: committed an offset."""
+        """Return the change that begins the session again of a member that has committed offsets."""
         group = self._group(group_id)
         if group is None or member_id not in group.members:
             return ()
@@ -132,7 +133,7 @@ class ClassicGroups:
     # -- time
 
     def due(self, group: ClassicGroup, key: DeadlineKey, moment: Moment) -> GroupDecision[None]:
-        """A deadline has passed."""
+        """Decide what follows from a deadline of the group that has passed."""
         draft = ClassicDraft(group, moment)
         match key.deadline:
             case Deadline.SESSION:
@@ -144,7 +145,10 @@ class ClassicGroups:
         return draft.decision(None)
 
     def loaded(self, group: ClassicGroup, moment: Moment) -> tuple[Change, ...]:
-        """All sessions begin again. A group that is now too large is rebalanced, so that it gets smaller."""
+        """Return the changes after a load: all sessions begin again.
+
+        A group that now has more members than allowed is rebalanced, so that it becomes smaller.
+        """
         draft = ClassicDraft(group, moment)
         for member in group.members.values():
             draft.heard(member)
@@ -176,7 +180,7 @@ class ClassicGroups:
             self._rebalance(draft)
 
     def _rebalance(self, draft: ClassicDraft) -> None:
-        """A member is gone."""
+        """Rebalance the group, unless it is empty, because a member has left it."""
         if not draft.group.is_empty:
             prepare_or_complete(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
 

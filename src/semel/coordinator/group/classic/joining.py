@@ -1,8 +1,9 @@
-"""JoinGroup: which member is let in, under which id, and whether that means a rebalance.
+"""JoinGroup: which member may join, under which member id, and whether a rebalance follows.
 
-A new member is told an id first and joins with it (KIP-394). A static member that lost its id takes the place of its
-former self, whose requests are fenced (KIP-345); while the group is stable that is no rebalance, as long as it offers
-what decides about one: the same protocol, and in a consumer group the same topics.
+A new member first receives a member id and then joins with it (KIP-394). A static member that joins without its member
+id gets a new one and replaces the member with the same instance id, whose requests are fenced (KIP-345). While the
+group is stable this causes no rebalance if the elected protocol stays the same and, in a group of consumers, the
+member's topics do too and no cooperative rebalance is half done.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from semel.coordinator.group.settings import ClassicSettings
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 
-# A new member does not know its id and sends no heartbeats, so its session cannot tell whether it is still there. It is
-# asked to join again after this time.
+# A new member does not know its member id and sends no heartbeats while its JoinGroup waits, so its session timeout
+# cannot show whether it is alive. After this time it is removed, and its JoinGroup is answered UNKNOWN_MEMBER_ID.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 
 class Joining:
-    """One JoinGroup."""
+    """The handling of one JoinGroup request."""
 
     def __init__(
         self, group: ClassicGroup, request: JoinRequest, waiter: Waiter[Any], moment: Moment, settings: ClassicSettings
@@ -113,7 +114,7 @@ class Joining:
         if before.state is ClassicState.PREPARING_REBALANCE:
             complete_join_if_all_have(draft)
         else:
-            # Also while the leader assigns: it knows the former id, so the new one would get nothing.
+            # Also while the leader assigns: it knows only the former member id, so the new one would get no assignment.
             prepare(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
         return draft.decision(DEFERRED)
 
@@ -122,8 +123,8 @@ class Joining:
         result = join_result(self._draft.group, member_id)
         if self._request.knows_skipped_assignment:
             return self._draft.decision(replace(result, skip_assignment=result.leader == member_id))
-        # An older client that heard it is the leader would assign, and no member waits for that. So it is told the
-        # former leader's id, even if that was its own.
+        # A client of an older version that is named as leader would compute an assignment, and no member waits for one.
+        # So the response names the former leader's id, even if that was the former id of this member.
         return self._draft.decision(replace(result, leader=before.leader or "", members=()))
 
     # -- with a member id
@@ -146,7 +147,7 @@ class Joining:
             case ClassicState.STABLE if not changed and member_id != group.leader:
                 return self._tell_again(member)
             case _:
-                # A leader that joins again has seen something that concerns the assignment: a new partition, say.
+                # A leader joins again when something changed that concerns the assignment, such as a new partition.
                 return self._rejoin(member)
 
     def _rejoin(self, member: ClassicMember) -> GroupDecision[JoinResult | Deferred]:
@@ -175,7 +176,11 @@ class Joining:
         )
 
     def _has_room(self) -> bool:
-        """Members that are in stay in. In a rebalance those count that have joined: a late member is out."""
+        """Whether the limit on the group's size allows the request.
+
+        Members of the group may always join again; but while a rebalance is prepared, only those that have joined count
+        as members, so that a late one may be refused.
+        """
         group, size_max = self._draft.group, self._settings.size_max
         member = group.members.get(self._request.member_id)
         match group.state:
@@ -193,13 +198,14 @@ class Joining:
         return request.protocol_type == group.protocol_type and can_join(request.protocols, group.members.values())
 
     def _decides_nothing(self, before: ClassicGroup, replaced: ClassicMember, member: ClassicMember) -> bool:
-        """Whether the same protocol would be elected, and the same partitions would be assigned."""
+        """Whether a rebalance after the replacement would elect the same protocol and assign the same partitions."""
         if elected_protocol(self._draft.group.members.values()) != before.protocol:
             return False
         if not before.uses_consumer_protocol:
             return True
         members = before.members.values()
         if partitions_in_passing((one.metadata(before.protocol), one.assignment) for one in members):
-            return False  # The member that was to join once more for these may be the one that was lost.
+            # A cooperative rebalance is half done, and the replaced member may be the one that had to join again.
+            return False
         former, present = (subscribed_topics([one.metadata(before.protocol)]) for one in (replaced, member))
         return former is None or former == present

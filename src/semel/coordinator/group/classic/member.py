@@ -14,7 +14,7 @@ from semel.coordinator.group.records import Member
 class ClassicMember:
     member_id: str
     instance_id: str | None
-    """Of a static member (KIP-345): it may go away and come back within its session without a rebalance."""
+    """Set for a static member (KIP-345): it may go away and come back within its session without a rebalance."""
     client_id: str
     client_host: str
     rebalance_timeout_ms: int
@@ -22,7 +22,8 @@ class ClassicMember:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """It has joined and was never answered. So it cannot send heartbeats, and its patience is ours to guess."""
+    """Whether its first JoinGroup is not answered yet. Until then it sends no heartbeats, and instead of its session
+    timeout ``NEW_MEMBER_JOIN_TIMEOUT_MS`` applies."""
     joining: Waiter[Any] | None = None
     syncing: Waiter[Any] | None = None
 
@@ -32,11 +33,11 @@ class ClassicMember:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request of it is with us: then it counts as alive, without heartbeats."""
+        """Whether a request of the member is deferred: it then counts as alive without heartbeats."""
         return self.joining is not None or self.syncing is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it says to the assignor."""
+        """The metadata that the member offers with the protocol, such as its subscription; empty if it offers none."""
         return next((offered.metadata for offered in self.protocols if offered.name == protocol), b"")
 
     def recorded(self, protocol: str | None) -> Member:

@@ -1,7 +1,7 @@
 """Member ids that were handed out and not yet used: a set that is replaced, never changed.
 
-A group is a value, so each id that is handed out makes a new set. Ten thousand of them in one frozen set would be
-copied each time; here one small part is, and the rest is shared.
+A group is a value, so each id that is handed out makes a new set. One frozen set of ten thousand ids would be copied
+each time; here the set has many parts, of which one is copied and the others are shared.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Set
 from typing import Final
 
 PENDING_IDS_MAX: Final = 10_000
-"""In one group. Kafka has no limit here (``group.max.size`` counts members): a client that asks for ids and joins with
-none of them takes memory for as long as the sessions last that it asks for, half an hour."""
+"""The limit for one group. Kafka has none (``group.max.size`` counts members): a client that requests ids and joins
+with none of them takes memory for the session timeout that it requests, which may be half an hour."""
 
 _PARTS: Final = 128
 _EMPTY: Final[tuple[frozenset[str], ...]] = (frozenset(),) * _PARTS
@@ -28,7 +28,7 @@ class PendingIds(Set[str]):
         return self._count > 0 and member_id in self._parts[hash(member_id) % _PARTS]
 
     def __iter__(self) -> Iterator[str]:
-        """In no order."""
+        """Yield the member ids, in no particular order."""
         for part in self._parts:
             yield from part
 
@@ -52,7 +52,7 @@ class PendingIds(Set[str]):
 
     @classmethod
     def _from_iterable(cls, member_ids: object) -> frozenset[str]:  # type: ignore[override]
-        """What ``&`` and the like make."""
+        """The result of set operators such as ``&``: a plain frozenset."""
         return frozenset(member_ids)  # type: ignore[call-overload, no-any-return]
 
     def _part(self, member_id: str) -> frozenset[str]:

@@ -1,4 +1,7 @@
-"""The protocol of a group, which is its assignor: of those that every member offers, the one that most prefer."""
+"""The election of a group's protocol, which is its assignor.
+
+Of the protocols that every member offers, the one that most members prefer is elected.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from semel.coordinator.group.classic.requests import Protocols
 
 
 def common_protocols(members: Iterable[ClassicMember]) -> list[str]:
-    """Those that all members offer, in the order of the first one."""
+    """Return the protocols that all members offer, in the first member's order."""
     offers = [[offered.name for offered in member.protocols] for member in members]
     if not offers:
         return []
@@ -18,7 +21,10 @@ def common_protocols(members: Iterable[ClassicMember]) -> list[str]:
 
 
 def elected_protocol(members: Iterable[ClassicMember]) -> str:
-    """Each member votes for the first of its list that all can use. A tie goes to the first member's order."""
+    """Return the protocol with the most votes. Each member votes for the first in its list that all members offer.
+
+    Of protocols with the same number of votes, the one that the first member prefers is elected.
+    """
     members = list(members)
     common = common_protocols(members)
     assert common, "a member without a common protocol is not let in"
@@ -29,6 +35,6 @@ def elected_protocol(members: Iterable[ClassicMember]) -> str:
 
 
 def can_join(protocols: Protocols, members: Iterable[ClassicMember]) -> bool:
-    """Whether a protocol is offered that all members offer."""
+    """Whether at least one of ``protocols`` is offered by all ``members``."""
     common = common_protocols(members)
     return any(offered.name in common for offered in protocols)

@@ -1,12 +1,12 @@
 """A rebalance of a classic group, from its first cause to the assignment.
 
-    prepare         a member that waits for an assignment is told to join again, and all others by their heartbeats
+    prepare         members that wait in SyncGroup are asked to join again, all others when they send a heartbeat
     complete_join   all have joined or the time is over: a new generation, a leader, a protocol; joins are answered
-    complete_sync   the leader has assigned: this is written down, and then every member is answered
+    complete_sync   the leader has assigned: the assignment is recorded, and then every SyncGroup is answered
 
 The laws: within a generation there is one leader, one protocol and one assignment; a member that has not joined
-in time is removed, but for a static member, which only its session removes; and the generation grows with every
-rebalance.
+in time is removed, except a static member, which is removed only when its session ends; and the generation grows with
+every rebalance.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from semel.errors import ErrorCode
 
 
 def prepare(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
-    """Begin a rebalance, and complete its first half at once if no member is missing."""
+    """Begin a rebalance, and complete its first half at once if all members have joined."""
     was_empty = draft.group.is_empty
     if draft.group.state is ClassicState.COMPLETING_REBALANCE:
         _take_back_assignment(draft)
@@ -43,7 +43,7 @@ def prepare(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
 
 
 def prepare_or_complete(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
-    """A member came or went: begin a rebalance, or see whether the one that has begun is complete now."""
+    """A member joined or left: begin a rebalance, or complete the one that has begun if all members have joined."""
     if draft.group.state is ClassicState.PREPARING_REBALANCE:
         complete_join_if_all_have(draft)
     else:
@@ -57,7 +57,7 @@ def complete_join_if_all_have(draft: ClassicDraft) -> None:
 
 
 def time_to_join_is_over(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
-    """The deadline of the first half has passed."""
+    """The deadline for joining has passed: complete the first half, or extend the initial delay if members joined."""
     group = draft.group
     if group.state is not ClassicState.PREPARING_REBALANCE:
         return
@@ -86,14 +86,17 @@ def complete_join(draft: ClassicDraft) -> None:
         )
         draft.record()
     elif not draft.group.joining_count:
-        # Static members that are all away. Their sessions will put them out, or one of them comes back.
+        # All members are static and away. Their sessions will end, or one of them joins again.
         draft.set(Deadline.REBALANCE, draft.group.rebalance_timeout_ms)
     else:
         _next_generation(draft)
 
 
 def complete_sync(draft: ClassicDraft, leader: ClassicMember, assignments: dict[str, bytes]) -> SyncResult:
-    """The leader has assigned. Whom it left out gets nothing. Returns the leader's own answer."""
+    """Record the leader's assignments and answer the members that wait. Returns the leader's own answer.
+
+    A member that is missing in the assignments gets an empty one.
+    """
     members = {
         member_id: replace(member, assignment=assignments.get(member_id, b""), syncing=None)
         for member_id, member in draft.group.members.items()
@@ -109,7 +112,7 @@ def complete_sync(draft: ClassicDraft, leader: ClassicMember, assignments: dict[
 
 
 def time_to_sync_is_over(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
-    """Members that were answered JoinGroup and never asked for their assignment are out."""
+    """The deadline for SyncGroup has passed: remove the members that have not sent it, and begin a rebalance."""
     group = draft.group
     if group.owing_sync and group.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
         for member_id in sorted(group.owing_sync):
@@ -118,7 +121,7 @@ def time_to_sync_is_over(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
 
 
 def join_result(group: ClassicGroup, member_id: str) -> JoinResult:
-    """What a member is told of the generation that stands."""
+    """Return the response to the JoinGroup of a member of the present generation. Only the leader gets the members."""
     members: tuple[JoinedMember, ...] = ()
     if member_id == group.leader:
         members = tuple(

@@ -1,4 +1,4 @@
-"""The requests of members of the classic protocol, as values. ``None`` stands for Kafka's -1 and null."""
+"""The requests of members of the classic protocol, as values. ``None`` represents Kafka's -1 and null."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-# As long as the name of a topic may be.
+# How much of a client id or instance id is used in a member id: as much as the longest name of a topic.
 MEMBER_NAME_CHARACTERS_MAX: Final = 249
 
 
 class OfferedProtocol(NamedTuple):
-    """An assignor that a member can work with, and what it has to say to it."""
+    """A protocol (an assignor) that a member supports, and the member's metadata for it, such as its subscription."""
 
     name: str
     metadata: bytes
 
 
 Protocols: TypeAlias = tuple[OfferedProtocol, ...]
-"""The ones a member offers, the preferred one first."""
+"""The protocols that a member offers, the preferred one first."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
     group_id: str
     member_id: str
-    """Empty: a new member, or a static one that has lost it."""
+    """Empty for a new member, and for a static member that does not know its member id any more."""
     instance_id: str | None
     client_id: str
     client_host: str
@@ -34,14 +34,17 @@ class JoinRequest:
     protocol_type: str
     protocols: Protocols
     uuid: UUID
-    """Never seen before: what a new member's id is made of."""
+    """A new UUID, which becomes part of the id of a new member."""
     knows_required_id: bool = True
-    """From version 4 on a new member is first told its id, so that one that joins again is not one more member."""
+    """From version 4 on a new member first receives its member id, so that it is not counted twice if it retries."""
     knows_skipped_assignment: bool = True
-    """From version 9 on a static leader can be told that there is nothing to assign."""
+    """From version 9 on the response can tell a static leader not to compute an assignment."""
 
     def new_member_id(self) -> str:
-        """The id of a new member. Only the beginning of the client's is part of it: that may be as long as a string."""
+        """Return an id for a new member: the beginning of its client id or instance id, and the UUID.
+
+        Only the beginning, because a client may send an id as long as the protocol's strings can be.
+        """
         name = self.client_id if self.instance_id is None else self.instance_id
         return f"{name[:MEMBER_NAME_CHARACTERS_MAX]}-{self.uuid}"
 
@@ -55,7 +58,7 @@ class SyncRequest:
     protocol_type: str | None
     protocol: str | None
     assignments: tuple[tuple[str, bytes], ...]
-    """The leader's: a member id and what is assigned to it."""
+    """Sent by the leader: pairs of a member id and its assignment."""
 
 
 @dataclass(frozen=True, slots=True)

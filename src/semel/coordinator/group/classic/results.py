@@ -9,7 +9,7 @@ from semel.errors import ErrorCode
 
 
 class JoinedMember(NamedTuple):
-    """What the leader is told of a member."""
+    """A member, as the leader receives it with the response to JoinGroup."""
 
     member_id: str
     instance_id: str | None
@@ -25,7 +25,7 @@ class JoinResult:
     protocol: str | None = None
     leader: str = ""
     members: tuple[JoinedMember, ...] = ()
-    """For the leader only."""
+    """Filled for the leader only."""
     skip_assignment: bool = False
 
 

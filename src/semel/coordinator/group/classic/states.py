@@ -20,11 +20,11 @@ from enum import IntEnum
 
 class ClassicState(IntEnum):
     EMPTY = 0
-    """The group has no members. There may be offsets."""
+    """The group has no members. It may have offsets."""
     PREPARING_REBALANCE = 1
-    """Members are asked, by their heartbeats, to join again."""
+    """The members are asked to join again, by the responses to their heartbeats."""
     COMPLETING_REBALANCE = 2
-    """The generation stands; the leader owes the assignment."""
+    """The new generation has begun; the leader has not sent the assignment yet."""
     STABLE = 3
 
     @property

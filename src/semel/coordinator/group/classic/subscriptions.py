@@ -1,8 +1,8 @@
 """The subscriptions of consumers of the classic protocol.
 
-To the coordinator it is bytes that clients send each other, and it need not understand them. It looks all the same: so
-offsets of a topic that no member reads any more can go, a static member that comes back with other topics is noticed,
-and so is a cooperative rebalance of which only the first half was done.
+A subscription is bytes that the clients of a group send each other, and the protocol works without a coordinator that
+understands them. It parses them nevertheless, to find out which topics no member reads any more, so that their offsets
+may expire; whether a static member came back with other topics; and whether a cooperative rebalance is half done.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from semel.wire.messages.consumer_protocol import decode_assignment, decode_subs
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all of them; ``None`` if one cannot be read, since then any topic may be meant."""
+    """Return the topics of all subscriptions; ``None`` if one cannot be parsed, since it may contain any topic."""
     topics: set[str] = set()
     for data in subscriptions:
         try:
@@ -26,9 +26,10 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
 
 def partitions_in_passing(members: Iterable[tuple[bytes, bytes]]) -> frozenset[TopicPartition]:
-    """What members had when they joined, and no member was assigned: their next owner gets it when they join once more.
+    """Return the partitions that members owned when they joined and that were assigned to no member.
 
-    ``members``: the subscription and the assignment of each. What cannot be read says nothing.
+    In a cooperative rebalance their next owner gets them when the members join again. ``members``: the subscription and
+    the assignment of each member. The result is empty if one of them cannot be parsed.
     """
     had: set[TopicPartition] = set()
     assigned: set[TopicPartition] = set()
