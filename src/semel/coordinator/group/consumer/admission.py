@@ -1,7 +1,7 @@
-"""The admission of a ConsumerGroupHeartbeat: refused with one of Kafka's codes, or ``None``.
+"""The admission of a ConsumerGroupHeartbeat: its refusal with one of Kafka's error codes, or ``None``.
 
-A member is who it says it is while its epoch is the current one. The previous one is accepted too, from a member that
-claims nothing but what it is assigned: the answer that told it the new epoch was lost. Epoch 0 begins again.
+A heartbeat is accepted if it has the member's current epoch. The previous epoch is accepted too, if the member claims
+only partitions that it is assigned: the response with the new epoch was lost. With epoch 0 the member joins again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from semel.wire.messages.consumer_group_heartbeat import JOINING, LEAVING_FOR_A_
 def refusal_of_request(
     beat: Heartbeat, settings: ConsumerSettings, topics: TopicsView
 ) -> ConsumerHeartbeatResult | None:
-    """What can be said against a heartbeat without looking at its group."""
+    """Return the refusal of a heartbeat that is wrong whatever the state of its group, or ``None``."""
     wrong = _malformed(beat)
     if wrong is not None:
         return refused(ErrorCode.INVALID_REQUEST, wrong)
@@ -41,7 +41,10 @@ def refusal_of_request(
 
 
 def admit(draft: Draft, beat: Heartbeat, settings: ConsumerSettings) -> ConsumerHeartbeatResult | None:
-    """Refuse, or let the member go on. A static member that comes back takes the place of the one that left."""
+    """Return the refusal of a heartbeat by the state of its group, or ``None``.
+
+    A static member that comes back under a new member id replaces its former one, in ``draft``.
+    """
     group, member_id, joins = draft.group, beat.member_id, beat.member_epoch == JOINING
     if beat.topic_regex and len(others := patterns_of(group) - {beat.topic_regex}) >= GROUP_PATTERNS_MAX:
         return refused(
@@ -59,8 +62,8 @@ def admit(draft: Draft, beat: Heartbeat, settings: ConsumerSettings) -> Consumer
                 return refused(
                     ErrorCode.FENCED_INSTANCE_ID, f"instance {beat.instance_id} of {group.group_id} is {holder} now"
                 )
-            # In the classic protocol the member that comes last is right, and a static member does not say that it
-            # stops. So a member that is upgraded takes the place of its former self at once.
+            # In the classic protocol the newest member with an instance id is the valid one, and a static member sends
+            # no request when it stops. So a client that is upgraded to KIP-848 replaces its classic member at once.
             is_classic = group.members[holder].classic is not None
             if not is_classic and group.assignment(holder).epoch != LEAVING_FOR_A_WHILE:
                 return refused(
@@ -141,7 +144,10 @@ def _unknown(group: ConsumerGroup, member_id: str) -> ConsumerHeartbeatResult:
 
 
 def take_over(draft: Draft, holder: str, member_id: str) -> None:
-    """The same member under a new id: with its subscription, target and partitions, so no other member notices."""
+    """Give a static member a new member id. It keeps its subscription, target and assigned partitions.
+
+    So the other members are not affected.
+    """
     group = draft.group
     member, target, current = group.members[holder], group.target(holder), group.assignment(holder)
     forget_member(draft, holder)

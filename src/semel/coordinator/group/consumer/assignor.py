@@ -1,7 +1,7 @@
 """The input and the output of a server-side assignor.
 
-The laws, for every assignor: complete (each partition of a subscribed topic has an owner), disjoint
-(never two), allowed (only of topics that the owner subscribes to), and a function of its arguments.
+The laws, for the result of every assignor: complete (each partition of a subscribed topic has an owner), disjoint (no
+partition has two), allowed (an owner subscribes to the topic), and a function of the arguments only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from semel.coordinator.group.consumer.records import NO_PARTITIONS, AssignedPart
 class Subscriber:
     topics: frozenset[UUID]
     target: Partitions = NO_PARTITIONS
-    """What it should own until now: an assignor that is sticky leaves there what it can."""
+    """The member's previous target: a sticky assignor keeps as much of it as it can."""
     instance_id: str | None = None
 
 
@@ -26,13 +26,13 @@ class Assignor(Protocol):
     def __call__(
         self, subscribers: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]
     ) -> dict[str, Partitions]:
-        """What each member shall own. ``partition_counts`` has every topic that exists and is subscribed to."""
+        """Return each member's target. ``partition_counts`` has every topic that exists and is subscribed to."""
 
 
 def subscribers_of_topics(
     subscribers: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int], member_ids: Iterable[str]
 ) -> dict[UUID, list[str]]:
-    """The subscribers of each topic that exists; topics by id, members in the order given."""
+    """Return the subscribers of each topic that exists: topics sorted by id, members in the order given."""
     by_topic: dict[UUID, list[str]] = {topic_id: [] for topic_id in sorted(partition_counts, key=lambda each: each.int)}
     for member_id in member_ids:
         for topic_id in subscribers[member_id].topics:

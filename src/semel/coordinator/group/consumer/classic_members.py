@@ -1,8 +1,8 @@
-"""Members of a consumer group that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+"""Members of a consumer group that use the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-There is no leader and no waiting. A member joins, which is its heartbeat in KIP-848's sense, and is answered at once
-with its member epoch as the generation; SyncGroup gives it what it is assigned; Heartbeat tells it to join again
-whenever there is something for it to give up, to take over or to hear of.
+There is no leader, and no request waits. JoinGroup is handled like a KIP-848 heartbeat and is answered at once, with
+the member epoch as the generation; SyncGroup returns the assignment; Heartbeat is answered REBALANCE_IN_PROGRESS when
+the member must join again, because it has partitions to revoke or to take over, or because the group's epoch is higher.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, request: JoinRequest, waiter: Waiter[Any], moment: Moment, topics: TopicsView
     ) -> GroupDecision[JoinResult | Deferred]:
-        """JoinGroup. Of a group without members nothing but the epoch is left: it becomes a classic one."""
+        """JoinGroup. A group without members becomes a classic group, with the epoch as its generation."""
         classic = self._settings.classic
         if not classic.session_timeout_ms_min <= request.session_timeout_ms <= classic.session_timeout_ms_max:
             return _refused(ErrorCode.INVALID_SESSION_TIMEOUT, request)
@@ -103,7 +103,7 @@ class ClassicMembers:
     def leave(
         self, group: ConsumerGroup, leaving: Sequence[LeavingMember], moment: Moment, topics: TopicsView
     ) -> GroupDecision[LeaveResult]:
-        """LeaveGroup of any number of members, with one epoch for all."""
+        """LeaveGroup of any number of members, with one new epoch for all."""
         draft = Draft(group)
         changes: tuple[Change, ...] = ()
         left: list[LeftMember] = []
@@ -127,7 +127,7 @@ class ClassicMembers:
         topics: TopicsView,
         moment: Moment,
     ) -> GroupDecision[Response]:
-        """The decision by which a member has left; if none speaks KIP-848 any more, the group turns classic."""
+        """The decision by which members leave. If none uses KIP-848 any more, the group may become a classic one."""
         if not can_downgrade(draft.group, self._settings.consumer, self._settings.classic):
             return Decision(response, tuple(draft.records), changes=changes)
         turned = downgrade(draft.group, topics, moment)
@@ -185,7 +185,8 @@ class ClassicMembers:
             if member.classic is not None and member.member_id not in (request.member_id, holder):
                 offered &= {name for name, _ in member.classic.protocols}
         if not offered:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # They could not go on together without KIP-848.
+            # Without a common protocol the group could not be converted back to a classic group.
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if holder is not None and request.member_id and holder != request.member_id:
             return ErrorCode.FENCED_INSTANCE_ID
         if holder is not None and group.members[holder].classic is None:
@@ -195,15 +196,15 @@ class ClassicMembers:
             return ErrorCode.UNKNOWN_MEMBER_ID
         is_new = holder is None and request.member_id not in group.members
         if is_new and request.instance_id is None and subscription.owned_partitions:
-            # It was removed, and does not know it yet: what it takes for its own, others have or have had. As a new
-            # member it would keep that, and be allowed to commit for it.
+            # The member was removed and does not know it yet: the partitions that it claims are, or were since then,
+            # owned by others. As a new member it would go on reading them, and could commit offsets for them.
             return ErrorCode.UNKNOWN_MEMBER_ID
         if is_new and len(group.members) >= self._settings.consumer.size_max:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         return ErrorCode.NONE
 
     def _called_back(self, member: ConsumerMember, moment: Moment) -> tuple[Change, ...]:
-        """It has to join again, within its time from when it was first told so."""
+        """Set the deadline for joining again, unless it is set: it counts from the first response that asks for it."""
         key = DeadlineKey(member.group_id, Deadline.REBALANCE, member.member_id)
         return () if key in self._directory.deadlines else (deadlines.rebalance(member, moment),)
 
@@ -226,7 +227,10 @@ def _member(request: JoinRequest, member_id: str) -> ConsumerMember | None:
 
 
 def _preferred(member: ConsumerMember) -> str:
-    """The assignor whose ways of giving up and taking over the member follows. No member is asked to assign."""
+    """The member's preferred assignor, whose rebalance protocol (eager or cooperative) it follows.
+
+    No member is asked to compute an assignment.
+    """
     assert member.classic is not None, member
     return member.classic.protocols[0][0]
 
@@ -248,13 +252,16 @@ def _should_join(group: ConsumerGroup, member_id: str) -> bool:
     current = group.assignment(member_id)
     if current.epoch < group.epoch or current.state is MemberState.UNREVOKED_PARTITIONS:
         return True
-    # What it waits for has become free, a part of it at least.
+    # At least one partition that the member waits for has become free.
     missing = group.target(member_id) - current.assigned
     return current.state is MemberState.UNRELEASED_PARTITIONS and any(each not in group.owners for each in missing)
 
 
 def _leaving(group: ConsumerGroup, leaving: LeavingMember) -> tuple[str, ErrorCode]:
-    """The member that is meant. An administrator names an instance id alone, also of a member that speaks KIP-848."""
+    """Return the id of the member that leaves, and the error.
+
+    An administrator names only an instance id, which may also belong to a member that uses KIP-848.
+    """
     member_id, instance_id = leaving
     if not member_id:
         holder = None if instance_id is None else group.instances.get(instance_id)

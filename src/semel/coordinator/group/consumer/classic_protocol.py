@@ -1,4 +1,4 @@
-"""The messages of the classic protocol, in the terms of a consumer group and back."""
+"""Conversions between messages of the classic protocol and values of a consumer group."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def classic_member(
     session_timeout_ms: int,
     protocols: Protocols,
 ) -> ConsumerMember | None:
-    """The member, or ``None`` if what it wants cannot be read."""
+    """Return the member, or ``None`` if its subscription cannot be parsed."""
     subscription = subscription_of(protocols)
     if subscription is None:
         return None
@@ -57,7 +57,10 @@ def classic_member(
 
 
 def subscription_of(protocols: Protocols) -> ConsumerProtocolSubscription | None:
-    """Of the assignor that it likes best; consumers say the same to all of them."""
+    """Return the subscription for the preferred assignor; ``None`` if it cannot be parsed.
+
+    Consumers send the same subscription for all their assignors.
+    """
     try:
         return decode_subscription(protocols[0].metadata) if protocols else None
     except DecodeError:
@@ -65,15 +68,16 @@ def subscription_of(protocols: Protocols) -> ConsumerProtocolSubscription | None
 
 
 def claimed_by(subscription: ConsumerProtocolSubscription, topics: TopicsView) -> Partitions:
-    """What it still owns: nothing, if it gives up everything before it joins.
+    """Return the partitions that the member still owns: none, if it revokes all of them before it joins (eager).
 
-    The generation in which it got them does not matter: what it says it reads it may be reading, and must give up.
+    The generation in which it got them does not matter: it may still be reading any partition that it names, and must
+    then revoke it.
     """
     return _partitions(subscription.owned_partitions, topics)
 
 
 def assignment_of(data: bytes, topics: TopicsView) -> Partitions:
-    """What a leader has assigned; nothing, if it cannot be read."""
+    """Return the partitions that a leader has assigned; none if the assignment cannot be parsed."""
     try:
         return _partitions(decode_assignment(data).assigned_partitions, topics)
     except DecodeError:
@@ -88,7 +92,7 @@ def has_user_data(data: bytes) -> bool:
 
 
 def encoded_assignment(member: ConsumerMember, partitions: Partitions, topics: TopicsView) -> bytes:
-    """In the version in which the member speaks."""
+    """Encode the assignment of a member, in the version of its subscription."""
     assert member.classic is not None, member
     version = int.from_bytes(member.classic.protocols[0][1][:2], "big", signed=True)
     named = []

@@ -1,8 +1,8 @@
-"""The deadlines of a member: its session, its revocation, and, if it speaks the classic protocol, its next request.
+"""The deadlines of a member: its session, its revocation, and, if it uses the classic protocol, its next request.
 
-Deadline.SESSION     every member: from its last request
-Deadline.REBALANCE   from when it was told to give partitions up, or, of a classic member, to join again
-Deadline.SYNC        a classic member, from when it has joined
+Deadline.SESSION     every member: counted from its last request
+Deadline.REBALANCE   counted from the response that asks it to revoke partitions, or a classic member to join again
+Deadline.SYNC        a classic member: counted from its JoinGroup
 
 A member that misses one of them is removed.
 """
@@ -35,7 +35,7 @@ def sync(member: ConsumerMember, moment: Moment) -> SetDeadline:
 def revocation(
     member: ConsumerMember, before: CurrentAssignment, after: CurrentAssignment, moment: Moment
 ) -> tuple[Change, ...]:
-    """The time to give partitions up runs from when the member is told which."""
+    """Set or cancel the deadline for revoking, which is counted from the response that names the partitions."""
     if after.revoking:
         return (rebalance(member, moment),) if after.revoking != before.revoking else ()
     if before.revoking:

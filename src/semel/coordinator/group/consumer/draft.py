@@ -1,7 +1,7 @@
-"""A group as it will be once what is being decided is written.
+"""The draft of a consumer group's next state, and the records that lead to it.
 
-Every record is replayed at once into a copy of the group, by the same ``replay`` that will see it later. So a decision
-of several steps can look at its own first steps, and the group itself is left alone until the records are appended.
+Each record is replayed at once into a copy of the group, by the same ``replay`` that runs after the append. So a later
+step of a decision sees the effect of its earlier steps, and the group itself does not change before the append.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from semel.coordinator.group.consumer.records import ConsumerGroupRecord, Consum
 class Draft:
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group
-        """To be read only. The copy, from the first record on."""
+        """The group, or from the first record on its copy. Callers only read it."""
         self.records: list[ConsumerGroupRecord | ConsumerGroupTombstone] = []
 
     def write(self, record: ConsumerGroupRecord | ConsumerGroupTombstone) -> None:

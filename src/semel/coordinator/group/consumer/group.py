@@ -1,12 +1,12 @@
-"""One consumer group (KIP-848): what its records say, indexed, and what offsets must know of it.
+"""One consumer group (KIP-848): the content of its records, with indexes, and the rules for its offsets.
 
                       member epoch        owns                          then
     Assigning         <  group epoch      as before                     the next heartbeat computes the targets
     Reconciling       -> target epoch     gives up, then takes over     member by member, each with its heartbeats
     Stable            =  group epoch      its target                    nothing, until something changes
 
-Nothing changes it but ``replay``; ``topics_version`` is a note that is lost with the shard. The law: a partition has at
-most one owner. ``owners`` counts what a member has yet to give up as its own.
+Only ``replay`` changes a group, except for ``topics_version``, which is not in the log. The law: a partition has at
+most one owner. In ``owners`` a member is still the owner of a partition that it has to revoke.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class ConsumerGroup:
         self.group_id = group_id
         self.members: dict[str, ConsumerMember] = {}
         self.instances: dict[str, str] = {}
-        """Of static members: from instance id to member id."""
+        """The member ids of the static members, by instance id."""
         self.targets: dict[str, Partitions] = {}
         self.current: dict[str, CurrentAssignment] = {}
         self.owners: dict[AssignedPartition, str] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.topics_version: int | None = None
-        """The version of the cluster's topics that the epoch takes account of, as far as this process knows."""
+        """The version of the cluster's topics that the group's epoch takes account of; ``None`` after a load."""
         self._epoch: GroupEpoch | None = None
         self._target_epoch: TargetEpoch | None = None
 
@@ -86,7 +86,7 @@ class ConsumerGroup:
         return 0 if self._target_epoch is None else self._target_epoch.epoch
 
     def assignment(self, member_id: str) -> CurrentAssignment:
-        """What a member owns; of one that has just joined, nothing."""
+        """The current assignment of a member; an empty one for a member that has just joined."""
         current = self.current.get(member_id)
         return CurrentAssignment(self.group_id, member_id, 0, 0, MemberState.STABLE) if current is None else current
 
@@ -94,7 +94,7 @@ class ConsumerGroup:
         return self.targets.get(member_id, NO_PARTITIONS)
 
     def topics_of(self, member: ConsumerMember) -> Iterable[str]:
-        """The names it subscribes to, those that its regular expression means included."""
+        """The topic names that the member subscribes to, with those that match its regular expression."""
         regex = self.regexes.get(member.topic_regex) if member.topic_regex else None
         if regex is None:
             return member.topic_names
@@ -102,7 +102,7 @@ class ConsumerGroup:
 
     @property
     def all_classic(self) -> bool:
-        """Whether no member speaks KIP-848's protocol."""
+        """Whether no member uses the KIP-848 protocol."""
         return all(member.classic is not None for member in self.members.values())
 
     @property
@@ -118,14 +118,14 @@ class ConsumerGroup:
         return "Stable" if all(reconciled) else "Reconciling"
 
     def waiters(self) -> Iterator[Waiter[Any]]:
-        """No request waits: each is answered at once."""
+        """The deferred requests: none, since each request is answered at once."""
         return iter(())
 
     # -- records
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether every record has its tombstone."""
+        """Whether every record of the group has been removed by a tombstone."""
         any_record = self.members or self.targets or self.current or self.regexes
         return not any_record and self._epoch is None and self._target_epoch is None
 
@@ -198,7 +198,7 @@ class ConsumerGroup:
             for partition in current.owned:
                 self.owners[partition] = member_id
 
-    # -- what offsets must know (``membership.Membership``)
+    # -- the rules for offsets (``membership.Membership``)
 
     @property
     def is_empty(self) -> bool:
@@ -208,7 +208,7 @@ class ConsumerGroup:
         if committer.generation is None and self.is_empty:
             return ErrorCode.NONE
         if committer == NO_MEMBER:
-            # TxnOffsetCommit says who commits from version 3 on only, and earlier versions must still work.
+            # TxnOffsetCommit names the member only from version 3 on, and earlier versions must still work.
             return ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
         member = self.members.get(committer.member_id)
         if member is None:
@@ -233,7 +233,7 @@ class ConsumerGroup:
         return any(topic in self.topics_of(member) for member in self.members.values())
 
     def retention(self) -> Retention | None:
-        """Of each offset from its own commit, as soon as no member subscribes to its topic."""
+        """Each offset's retention time is counted from its own commit; it can expire if no member subscribes."""
         return Retention()
 
     def _validate_epoch(self, member: ConsumerMember, epoch: int | None) -> ErrorCode:

@@ -1,10 +1,10 @@
-"""The consumer groups of one shard (KIP-848): one request for everything, and the deadlines of their members.
+"""The consumer groups of one shard (KIP-848): ConsumerGroupHeartbeat, and the deadlines of their members.
 
-    heartbeat -> admission       may it?
-              -> progress        what changed? then the group's next epoch (subscription), who shall own what
-                                 (targeting), and one step of this member towards it (reconciliation)
+    heartbeat -> admission       whether the member may send it
+              -> progress        what changed; then the group's next epoch (subscription), the target assignment
+                                 (targeting), and one step of this member towards its target (reconciliation)
 
-Handlers decide and change nothing. What members say in the classic protocol goes to ``classic``.
+Handlers decide and change nothing. Requests of members that use the classic protocol are handled by ``classic``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from semel.wire.messages.consumer_group_heartbeat import JOINING, LEAVING_FOR_A_
 
 
 class ConsumerGroups:
-    """``settings_of`` returns what one group is judged by, by its id."""
+    """The consumer groups of one shard. ``settings_of`` returns the settings of a group, by its id."""
 
     def __init__(
         self, directory: GroupDirectory, settings: GroupSettings, settings_of: Callable[[str], ConsumerSettings]
@@ -55,7 +55,7 @@ class ConsumerGroups:
     def heartbeat(
         self, beat: Heartbeat, *, topics: TopicsView, moment: Moment
     ) -> GroupDecision[ConsumerHeartbeatResult]:
-        """ConsumerGroupHeartbeat. The first one to a classic group converts it, if it may be."""
+        """ConsumerGroupHeartbeat. A member that joins a classic group by it converts the group, if that is allowed."""
         settings = self._settings_of(beat.group_id)
         refusal = refusal_of_request(beat, settings, topics)
         if refusal is not None:
@@ -86,7 +86,7 @@ class ConsumerGroups:
         return GroupDescription(group_id, group.state_name, group.epoch, group.target_epoch, assignor, tuple(members))
 
     def due(self, group: ConsumerGroup, key: DeadlineKey, topics: TopicsView, moment: Moment) -> GroupDecision[None]:
-        """A member was not heard for too long, or has not done in time what it was told to."""
+        """Remove a member that missed a deadline: it sent no heartbeat, or did not revoke or join again in time."""
         if key.member_id not in group.members:
             return Decision(None)
         draft = Draft(group)
@@ -95,7 +95,7 @@ class ConsumerGroups:
         return self.classic.concluded(draft, None, cancelled, topics, moment)
 
     def loaded(self, group: ConsumerGroup, moment: Moment) -> Iterator[Change]:
-        """All deadlines begin again."""
+        """Yield the changes after a load: all deadlines begin again."""
         settings = self._settings_of(group.group_id)
         for member_id, member in group.members.items():
             yield deadlines.session(member, settings, moment)
@@ -174,7 +174,7 @@ class ConsumerGroups:
 
 
 def _updated(before: ConsumerMember | None, beat: Heartbeat) -> ConsumerMember:
-    """The member with what the heartbeat says of it."""
+    """Return the member with the values that the heartbeat sets."""
     member = before
     if member is not None and _says_nothing_new(beat, member):
         return member
@@ -194,7 +194,7 @@ def _updated(before: ConsumerMember | None, beat: Heartbeat) -> ConsumerMember:
 
 
 def _says_nothing_new(beat: Heartbeat, member: ConsumerMember) -> bool:
-    """Nearly always so, and then nothing is built."""
+    """Whether the heartbeat changes nothing. This is the common case, and then no new member is built."""
     return (
         beat.topic_names is None
         and beat.topic_regex is None

@@ -1,7 +1,7 @@
-"""The removal of a member: it left, was not heard in time, or did not give up in time what it had to.
+"""The removal of a member: it left, sent no heartbeat in time, or did not revoke its partitions in time.
 
-With its records go its claims, so what it owned is free at once. The group moves to its next epoch; a member that
-heartbeats next has the targets computed.
+Its records are removed, so the partitions that it owned are free at once. The group moves to its next epoch, and the
+next heartbeat of a member computes the targets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def forget_member(draft: Draft, member_id: str) -> None:
 
 
 def leave_for_a_while(draft: Draft, member_id: str) -> None:
-    """A static member stops and means to come back. What it was about to give up it no longer reads."""
+    """Let a static member leave for a while: it keeps its assigned partitions, but not those that it had to revoke."""
     current = draft.group.assignment(member_id)
     draft.write(
         replace(

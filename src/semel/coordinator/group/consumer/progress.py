@@ -1,4 +1,4 @@
-"""The progress of a group with a member's heartbeat: the next epoch, the targets, one step of the member."""
+"""What a member's heartbeat changes: the group's next epoch, the target assignment, one step of the member."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def progress(
     moment: Moment,
     may_describe: Callable[[str], bool] | None = None,
 ) -> Progress | None:
-    """Put the member as it is now into the group, and bring both forward. ``None``: the member must begin again.
+    """Write the member to the draft, and advance the group and the member. ``None``: the member must join again.
 
-    ``may_describe``: of the client, where it speaks KIP-848's protocol; the others have no regular expressions.
+    ``may_describe`` is given for a client that uses the KIP-848 protocol; other clients have no regular expressions.
     """
     known = draft.group.members.get(member.member_id)
     if member != known:
@@ -66,7 +66,7 @@ def progress(
 
 @dataclass(frozen=True, slots=True)
 class TopicsSeen:
-    """The group's epoch takes account of this version of the topics."""
+    """Sets the version of the topics that the group's epoch takes account of."""
 
     group_id: str
     version: int

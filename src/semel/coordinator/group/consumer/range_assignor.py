@@ -1,8 +1,8 @@
-"""``range``: of each topic, every subscriber gets one run of partitions.
+"""The ``range`` assignor: every subscriber of a topic gets one range of its partitions.
 
-Members stand in one order for all topics, so topics with the same subscribers and as many partitions are split in the
-same places: a join of two such topics by key finds both halves of a key at one member. A new member shifts the
-runs; stickiness is not promised. Static members stand by their instance id, which outlives a restart.
+Members have one order for all topics, so topics with the same subscribers and as many partitions are split in the same
+places: in a join of two such topics by key, one member gets both records of a key. A new member shifts the ranges; the
+assignor is not sticky. Static members are sorted by their instance id, which stays the same after a restart.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """One step of one member towards its target assignment.
 
-First a member gives up what it shall not have. It keeps its epoch until it has said so: what it commits meanwhile is
-still good. Then it moves to the target epoch with everything of its target that no other member holds, and gets the
-rest as others let go. A member is asked to give up nothing that it keeps, and does not wait to keep what it has.
+First a member revokes the partitions that are not in its target. It keeps its epoch until it has confirmed that, so
+that the offsets that it commits meanwhile are accepted. Then it moves to the target epoch, with those partitions of its
+target that no other member owns, and gets the others when their owners have revoked them. A member never has to revoke
+a partition that is in its target, and keeps such a partition without waiting.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def reconciled(
     owners: Mapping[AssignedPartition, str],
     claimed: Collection[AssignedPartition] | None,
 ) -> CurrentAssignment | None:
-    """The member's next assignment, or the same one if it can go no further now.
+    """Return the member's next assignment, or the same one if it cannot advance now.
 
-    ``claimed`` is what the member says it owns; ``None``: it does not say, so it may still own everything. Returns
-    ``None`` if the member must begin again.
+    ``claimed`` has the partitions that the member says it owns; ``None``: it does not say, so it may still own all of
+    them. Returns ``None`` if the member must join again.
     """
     match current.state:
         case MemberState.STABLE if current.epoch == target_epoch:
@@ -55,7 +56,7 @@ def _following(
     if surplus and _holds(claimed, surplus):
         return replace(current, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=surplus)
     wanted = target - current.assigned
-    # What it had to give up itself is free by now: else it would still be waited for.
+    # A partition that this member had to revoke is free by now: otherwise ``reconciled`` would still wait for it.
     free = frozenset(each for each in wanted if owners.get(each, current.member_id) == current.member_id)
     return replace(
         current,

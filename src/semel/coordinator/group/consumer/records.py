@@ -1,7 +1,7 @@
-"""Records of a consumer group, as values. A group *is* its records: the last one of each key, in whatever order.
+"""Records of a consumer group, as values. The state of a group is the last record of each key, in any order of keys.
 
-Compaction keeps an older record of one key before a newer one of another, so nothing here may depend on the order
-between keys. ``encode`` and ``decode`` go to Kafka's bytes and back.
+Compaction removes older records of a key, so a record may follow one that was written because of it; nothing here may
+depend on the order between keys. ``encode`` and ``decode`` convert records to Kafka's bytes and back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VERSION: Final = 0
 
 
 class AssignedPartition(NamedTuple):
-    """A partition of a topic that is known by its id: one created again under the same name is another topic."""
+    """A partition of a topic. The topic is known by its id: one created again under the same name is another topic."""
 
     topic_id: UUID
     partition: int
@@ -33,22 +33,25 @@ NO_PARTITIONS: Final[Partitions] = frozenset()
 
 
 class MemberState(IntEnum):
-    """How far a member has come with its target assignment.
+    """The state of a member on the way to its target assignment.
 
-    STABLE <-> UNREVOKED_PARTITIONS: it must give partitions up first, and say so
-    STABLE <-> UNRELEASED_PARTITIONS: it has what is free; other members must give up the rest first
+    STABLE <-> UNREVOKED_PARTITIONS: the member must revoke partitions first, and confirm it
+    STABLE <-> UNRELEASED_PARTITIONS: the member has the free partitions; others must revoke the rest first
     """
 
     STABLE = 1
     UNREVOKED_PARTITIONS = 2
     UNRELEASED_PARTITIONS = 3
     UNKNOWN = 127
-    """Written by a newer broker. The member has to begin again."""
+    """A state that a newer broker has written. The member must join again."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupEpoch:
-    """The epoch grows with every change of members, subscriptions or topics. The hash tells when topics changed."""
+    """The epoch of a group, which grows with every change of members, subscriptions or subscribed topics.
+
+    A different ``metadata_hash`` shows that the subscribed topics changed.
+    """
 
     group_id: str
     epoch: int
@@ -57,7 +60,7 @@ class GroupEpoch:
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocols:
-    """What a member that speaks the classic protocol said when it joined: assignors, each with its metadata."""
+    """The JoinGroup values of a member that uses the classic protocol: its assignors, each with its metadata."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -74,17 +77,17 @@ class ConsumerMember:
     client_id: str
     client_host: str
     topic_names: tuple[str, ...]
-    """Sorted."""
+    """The subscribed topics, sorted."""
     topic_regex: str | None
     rebalance_timeout_ms: int
     assignor: str | None
     classic: ClassicProtocols | None = None
-    """Only of a member that speaks the classic protocol."""
+    """Set only for a member that uses the classic protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
-    """Which epoch of the group the targets are for."""
+    """The epoch of the group for which the targets were computed."""
 
     group_id: str
     epoch: int
@@ -93,7 +96,7 @@ class TargetEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a member shall own in the end."""
+    """The target assignment of a member: the partitions that it is to own in the end."""
 
     group_id: str
     member_id: str
@@ -102,7 +105,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """What a member owns: no other member may have the partitions that it is assigned or has yet to give up."""
+    """The current assignment of a member. The partitions that it is assigned or must still revoke are its own alone."""
 
     group_id: str
     member_id: str
@@ -119,12 +122,12 @@ class CurrentAssignment:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """Which topics a regular expression means."""
+    """The topics that match a regular expression."""
 
     group_id: str
     regex: str
     topics: tuple[str, ...]
-    """Sorted."""
+    """The names of the topics, sorted."""
     version: int
     resolved_ms: int
 
@@ -134,7 +137,7 @@ ConsumerGroupRecord: TypeAlias = GroupEpoch | ConsumerMember | TargetEpoch | Tar
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTombstone:
-    """Nothing of this kind is known any more."""
+    """Removes the record of this kind from the group: of the member or the regular expression ``name``, if given."""
 
     kind: Kind
     group_id: str
@@ -164,7 +167,7 @@ _OF_A_MEMBER: Final = frozenset(
 
 
 def encode(record: ConsumerGroupRecord | ConsumerGroupTombstone) -> tuple[bytes, bytes | None]:
-    """Key and value; a tombstone's value is ``None``."""
+    """Return the key and the value; a tombstone's value is ``None``."""
     if isinstance(record, ConsumerGroupTombstone):
         return _key(record.kind, record.group_id, record.name), None
     kind, name, value = _parts(record)
@@ -172,7 +175,7 @@ def encode(record: ConsumerGroupRecord | ConsumerGroupTombstone) -> tuple[bytes,
 
 
 def decode(kind: Kind, key: Buffer, value: Buffer | None) -> ConsumerGroupRecord | ConsumerGroupTombstone | None:
-    """``None`` for what Kafka 4.0 wrote and is not needed. Raises ``DecodeError`` if it is malformed."""
+    """Return the record; ``None`` for a kind that Kafka 4.0 wrote and that is not needed. Raises ``DecodeError``."""
     if kind is Kind.CONSUMER_GROUP_PARTITION_METADATA:
         return None
     group_id, name = _key_parts(kind, key)
@@ -182,7 +185,7 @@ def decode(kind: Kind, key: Buffer, value: Buffer | None) -> ConsumerGroupRecord
 
 
 def grouped(partitions: Iterable[AssignedPartition]) -> dict[UUID, list[int]]:
-    """By topic, in order: the same set is always the same bytes."""
+    """Group the partitions by topic, sorted: so the same set always gives the same bytes."""
     topics: dict[UUID, list[int]] = {}
     for topic_id, partition in sorted(partitions, key=lambda assigned: (assigned.topic_id.int, assigned.partition)):
         topics.setdefault(topic_id, []).append(partition)

@@ -1,4 +1,4 @@
-"""The requests and results of a consumer group, as values. ``None`` stands where Kafka's messages have null."""
+"""The requests and results of a consumer group, as values. ``None`` represents the null of Kafka's messages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from semel.wire.messages.consumer_group_heartbeat import JOINING
 
 
 def every_topic(name: str) -> bool:
-    """Where everything is allowed."""
+    """A ``may_describe`` that allows every topic."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """ConsumerGroupHeartbeat. ``None`` means "as before"."""
+    """A ConsumerGroupHeartbeat request. A field that is ``None`` has the same value as before."""
 
     group_id: str
     member_id: str
@@ -27,19 +27,19 @@ class Heartbeat:
     rebalance_timeout_ms: int | None = None
     topic_names: tuple[str, ...] | None = None
     topic_regex: str | None = None
-    """Empty: no longer any."""
+    """Empty: the member no longer has a regular expression."""
     assignor: str | None = None
     claimed: Collection[AssignedPartition] | None = None
-    """What the member owns, as it sees it. No set is made of what a client sends: it could choose UUIDs that all have
-    the same hash."""
+    """The partitions that the member says it owns. Values from a client are not put into a set: it could choose UUIDs
+    that all have the same hash."""
     client_id: str = ""
     client_host: str = ""
     may_describe: Callable[[str], bool] = field(default=every_topic, compare=False)
-    """Whether the member's client may see a topic: one that it may not is meant by no regular expression."""
+    """Whether the client may describe a topic. A topic that it may not describe matches no regular expression."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the member says everything, as after it lost an answer: it is then told everything."""
+        """Whether the request has all fields, as after a lost response: the response then has the assignment too."""
         subscribes = self.topic_names is not None or self.topic_regex is not None
         says_all = subscribes and self.rebalance_timeout_ms is not None and self.claimed is not None
         return self.member_epoch == JOINING or says_all
@@ -50,7 +50,7 @@ class ConsumerHeartbeatResult:
     member_id: str | None = None
     member_epoch: int = 0
     assigned: Partitions | None = None
-    """``None``: as before."""
+    """The assigned partitions; ``None`` if they are the same as before."""
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
@@ -74,6 +74,6 @@ class GroupDescription:
     target_epoch: int = 0
     assignor: str = ""
     members: tuple[MemberDescription, ...] = ()
-    """By member id."""
+    """Sorted by member id."""
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None

@@ -1,11 +1,11 @@
-"""The subscription of a group: names, regular expressions, and how a change of one of those topics is noticed.
+"""The subscription of a group: topic names, regular expressions, and the detection of changes of those topics.
 
-A regular expression must match the whole name, as Kafka's do, and never means an internal topic, nor one that the
-client may not describe whose heartbeat resolves it. It is resolved again with the first heartbeat after the topics of
-the cluster, or the ACLs, have changed; what it means is recorded, so a restart changes no subscription.
+A regular expression must match the whole name, as in Kafka. It never matches an internal topic, nor a topic that the
+client whose heartbeat resolves it may not describe. It is resolved again with the first heartbeat after the topics of
+the cluster, or the ACLs, have changed; the result is recorded, so a restart changes no subscription.
 
-All clients wait while it is resolved. So one that would take longer than ``WORK_MAX`` over the topics that there are is
-refused, and from then on only topics that are new to it are looked at. And a group has few of them.
+All clients wait while a regular expression is resolved. So one that needs more than ``WORK_MAX`` for all present topics
+is refused, later only topics that it has not seen are matched, and a group may have few of them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from semel.coordinator.regex.syntax import RegexError
 from semel.types import INTERNAL_TOPICS
 
 WORK_MAX: Final = 100_000
-"""Positions of a pattern that are looked at while it is resolved over all topics: some twenty milliseconds."""
+"""How many positions of a pattern may be examined to match it with all topics: about twenty milliseconds of work."""
 PATTERNS_MAX: Final = 64
-"""How many are kept compiled, over all groups."""
+"""How many compiled patterns are cached, over all groups."""
 GROUP_PATTERNS_MAX: Final = 10
-"""How many different ones the members of a group may have: when a topic comes or goes, all are resolved in one turn."""
+"""How many different patterns a group may have: when the topics change, all of them are resolved in one turn."""
 
 
 def error_in_regex(regex: str, topics: TopicsView) -> str | None:
-    """What is wrong with it, if anything is."""
+    """Return why the regular expression is refused, or ``None``."""
     try:
         _compiled(regex).check(topics)
     except RegexError as error:
@@ -49,9 +49,9 @@ def advance_epoch(
     now_ms: int,
     may_describe: Callable[[str], bool] | None = None,
 ) -> None:
-    """Bring regular expressions up to date, and the group to its next epoch if its members or its topics changed.
+    """Resolve regular expressions again, and advance the group's epoch if its members or its topics changed.
 
-    Without ``may_describe``, where no heartbeat is the cause, regular expressions mean what they meant before.
+    ``may_describe`` is given when a heartbeat is the cause. Without it, regular expressions are not resolved again.
     """
     _resolve_regexes(draft, topics, now_ms, may_describe)
     group = draft.group
@@ -61,7 +61,7 @@ def advance_epoch(
 
 
 def subscribed_topics(group: ConsumerGroup, topics: TopicsView) -> list[TopicView]:
-    """The subscribed topics that exist, by name."""
+    """The subscribed topics that exist, sorted by name."""
     names = {name for member in group.members.values() for name in group.topics_of(member)}
     found = (topics.by_name(name) for name in sorted(names))
     return [topic for topic in found if topic is not None]
@@ -78,7 +78,7 @@ def _resolve_regexes(draft: Draft, topics: TopicsView, now_ms: int, may_describe
     for regex in sorted(used) if may_describe is not None else ():
         known = group.regexes.get(regex)
         if known is not None and is_known:
-            continue  # The topics are those that it was resolved over.
+            continue  # It was resolved for the present topics.
         matching = tuple(filter(may_describe, _matching(regex, topics)))
         if known is None or known.topics != matching:
             draft.write(ResolvedRegex(group.group_id, regex, matching, topics.version, now_ms))
@@ -90,11 +90,11 @@ def _matching(regex: str, topics: TopicsView) -> tuple[str, ...]:
     try:
         return _compiled(regex).matching(topics)
     except RegexError:
-        return ()  # Written by a broker that understands it.
+        return ()  # The pattern was accepted by another broker, which can parse it.
 
 
 class _Resolved:
-    """A pattern, and which of the names that it has met match."""
+    """A compiled pattern, the topic names that it was compared with, and those of them that match."""
 
     __slots__ = ("_matching", "_met", "_regex")
 
@@ -108,7 +108,7 @@ class _Resolved:
         self._matching: frozenset[str] = frozenset()
 
     def check(self, topics: TopicsView) -> None:
-        """Raises RegexError if it is not understood, or would take too long over these topics."""
+        """Raise RegexError if the pattern cannot be parsed, or would take too long for these topics."""
         self._meet(_names_of(topics), WORK_MAX)
 
     def matching(self, topics: TopicsView) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ _names: frozenset[str] = frozenset()
 
 
 def _names_of(topics: TopicsView) -> frozenset[str]:
-    """The names of all topics. All patterns share one set of them, for as long as they stay the same."""
+    """The names of all topics. All patterns share one set of them, as long as the topics stay the same."""
     global _names
     names = frozenset(topics.names())
     if names != _names:
@@ -152,7 +152,10 @@ def _compiled(regex: str) -> _Resolved:
 
 
 def _metadata_hash(topics: Iterable[TopicView]) -> int:
-    """Another number when a topic came, went, grew or was created again. Only its writer needs to understand it."""
+    """Return a number that changes when a topic is created, deleted, created again or gets more partitions.
+
+    Only this code compares the numbers, so they need not be those that Kafka computes.
+    """
     digest = blake2b(digest_size=8)
     for topic in topics:
         digest.update(f"{topic.name}:{topic.topic_id.hex}:{topic.partition_count};".encode())

@@ -1,4 +1,4 @@
-"""The target assignment: which partitions each member shall own, computed once per epoch of the group."""
+"""The target assignment: which partitions each member is to own, computed once for each epoch of the group."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": 
 
 
 def preferred_assignor(group: ConsumerGroup, offered: Sequence[str]) -> str:
-    """The one that most members name; the first one offered if none is named."""
+    """The assignor that most members name; the first one of ``offered`` if none is named."""
     votes = Counter(member.assignor for member in group.members.values() if member.assignor in offered)
     return max(offered, key=lambda name: votes[name])
 
 
 def retarget(draft: Draft, topics: TopicsView, offered: Sequence[str], now_ms: int) -> None:
-    """Compute the targets for the group's epoch. Only those that change are written."""
+    """Compute the targets for the group's epoch, and write those that have changed."""
     group = draft.group
     existing = {topic.name: topic for topic in subscribed_topics(group, topics)}
     subscribers = {

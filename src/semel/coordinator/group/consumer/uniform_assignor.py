@@ -1,8 +1,8 @@
-"""``uniform``: every member gets the same number of partitions, and as few as possible change hands.
+"""The ``uniform`` assignor: every member gets the same number of partitions, and as few as possible move.
 
-With equal subscriptions no member has two more than another, and exactly the surplus moves. With unequal ones a member
-can only be relieved by those who subscribe to what it has: partitions then move along chains of members, for as long as
-the one at the end of a chain has at least two less than the one at its beginning. So no assignment is better balanced.
+With equal subscriptions no member has two more than another, and only the surplus moves. With unequal subscriptions a
+member's partition can only move to a subscriber of its topic: so partitions move along chains of members, as long as
+the last member of a chain has at least two fewer than the first one. In the end no assignment is better balanced.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _kept(
     by_topic: Mapping[UUID, list[str]],
     members: list[str],
 ) -> tuple[dict[str, list[AssignedPartition]], list[AssignedPartition]]:
-    """What each member may keep of what it had, and which partitions then have no owner."""
+    """Return the partitions of its previous target that each member keeps, and those that then have no owner."""
     owned: set[AssignedPartition] = set()
     kept: dict[str, list[AssignedPartition]] = {}
     for member_id in members:
@@ -50,14 +50,14 @@ def _kept(
             if exists and partition not in owned:
                 owned.add(partition)
                 mine.append(partition)
-    # Partition by partition, not topic by topic: a topic's partitions then go to different members.
+    # Sorted by partition, not by topic, so that a topic's partitions go to different members.
     columns = [partitions_of(topic_id, partition_counts[topic_id]) for topic_id, users in by_topic.items() if users]
     rows = zip_longest(*columns)
     return kept, [each for row in rows for each in row if each is not None and each not in owned]
 
 
 def _level(kept: dict[str, list[AssignedPartition]], homeless: list[AssignedPartition]) -> None:
-    """Equal subscriptions: cut down to the quota, then fill up to it."""
+    """Equal subscriptions: take the surplus from members above the quota, then give partitions to those below it."""
     quota, larger = divmod(len(homeless) + sum(map(len, kept.values())), len(kept))
     for mine in kept.values():
         if len(mine) > quota and larger > 0:
@@ -66,7 +66,7 @@ def _level(kept: dict[str, list[AssignedPartition]], homeless: list[AssignedPart
         else:
             homeless += _cut(mine, quota)
     queue = deque(homeless)
-    # First every member up to the quota, the emptiest in turn; what is over goes to those who have just reached it.
+    # First every member gets up to the quota, in turn; the rest goes to members that have exactly the quota.
     poor = deque(mine for mine in kept.values() if len(mine) < quota)
     while poor:
         mine = poor.popleft()
@@ -90,14 +90,20 @@ def _house(
     homeless: list[AssignedPartition],
     by_topic: Mapping[UUID, list[str]],
 ) -> None:
-    """Unequal subscriptions: what few can take goes first, each to the member with the least."""
+    """Unequal subscriptions: assign partitions without an owner, each to the subscriber that has the fewest.
+
+    Partitions with the fewest subscribers come first.
+    """
     for partition in sorted(homeless, key=lambda each: len(by_topic[each.topic_id])):
         poorest = min(by_topic[partition.topic_id], key=lambda member_id: (len(kept[member_id]), member_id))
         kept[poorest].append(partition)
 
 
 def _balance(kept: dict[str, list[AssignedPartition]], by_topic: Mapping[UUID, list[str]]) -> None:
-    """Relieve the richest first. Every chain makes the sum of squares smaller, so this ends."""
+    """Move partitions away from the members that have the most.
+
+    Every chain makes the sum of the squared numbers of partitions smaller, so this ends.
+    """
     stuck: set[str] = set()
     while True:
         able = [member_id for member_id in kept if member_id not in stuck]
@@ -116,7 +122,7 @@ def _balance(kept: dict[str, list[AssignedPartition]], by_topic: Mapping[UUID, l
 def _chain(
     start: str, kept: Mapping[str, list[AssignedPartition]], by_topic: Mapping[UUID, list[str]]
 ) -> list[tuple[str, AssignedPartition, str]] | None:
-    """The shortest chain of moves from ``start`` to a member with at least two less."""
+    """Return the shortest chain of moves from ``start`` to a member with at least two partitions fewer, or ``None``."""
     came_from: dict[str, tuple[str, AssignedPartition]] = {}
     explored: set[UUID] = set()
     queue = deque([start])
