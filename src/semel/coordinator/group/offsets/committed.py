@@ -1,4 +1,4 @@
-"""Committed offsets: by group, and findable by topic, so that neither a request nor the end of a topic searches."""
+"""The committed offsets of a shard, by group, with an index by topic for the deletion of a topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from semel.coordinator.group.records import OffsetCommit, OffsetKey
 
 
 class StoredOffset(NamedTuple):
-    """A commit and where it stands in the log: of two for one partition, the higher one counts."""
+    """A committed offset and the log offset of its record: of two for one partition, the higher log offset counts."""
 
     commit: OffsetCommit
     log_offset: int
@@ -24,7 +24,8 @@ _NO_TOPICS: Final[Mapping[str, Offsets]] = MappingProxyType({})
 class CommittedOffsets:
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, Offsets]] = {}
-        # Its values are ordered sets: the order of a real one differs between runs, and it would get into the log.
+        # The inner dicts are used as ordered sets: the order of a ``set`` differs between runs, and would decide the
+        # order of records in the log.
         self._groups_of_topic: dict[str, dict[str, None]] = {}
 
     def __contains__(self, key: OffsetKey) -> bool:

@@ -1,6 +1,6 @@
 """The requests and results of offsets, as values.
 
-A handler refuses with a code and raises nothing. ``None`` stands where Kafka's messages have -1.
+A handler refuses with an error code and raises nothing. ``None`` represents the -1 of Kafka's messages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from semel.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """How far a group has read one partition, as OffsetCommit and TxnOffsetCommit say it."""
+    """The offset of one partition in an OffsetCommit or TxnOffsetCommit request."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ class CommitRequest:
 @dataclass(frozen=True, slots=True)
 class CommitResult:
     errors: tuple[ErrorCode, ...]
-    """One for each offset of the request, in its order. A request refused as a whole has the same one everywhere."""
+    """One for each offset of the request, in its order. If the whole request is refused, all are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class FetchedOffset:
     topic: str
     partition: int
     offset: int | None = None
-    """``None``: nothing is committed, or ``error`` says why it is not told."""
+    """``None`` if no offset is committed for the partition, or if ``error`` is set."""
     leader_epoch: int | None = None
     metadata: str = ""
     error: ErrorCode = ErrorCode.NONE
@@ -65,17 +65,17 @@ class FetchedOffset:
 @dataclass(frozen=True, slots=True)
 class FetchResult:
     error: ErrorCode = ErrorCode.NONE
-    """Of the group. Then there are no offsets."""
+    """The error of the whole request. If it is set, there are no offsets."""
     offsets: tuple[FetchedOffset, ...] = ()
-    """In the order of the request; of all partitions, sorted by topic and partition."""
+    """In the order of the request; sorted by topic and partition if all partitions were requested."""
     rest: tuple[tuple[str, int], ...] = ()
-    """Topics and partitions of which the group has an offset too, where all were asked for and these are too many."""
+    """Further topics and partitions with an offset, if all were requested and there are more than ``at_most``."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsResult:
     error: ErrorCode = ErrorCode.NONE
-    """Of the group. Then there are no errors of partitions."""
+    """The error of the whole request. If it is set, there are no errors of partitions."""
     errors: tuple[ErrorCode, ...] = ()
     """One for each partition of the request, in its order."""
 
@@ -87,7 +87,7 @@ class DeleteGroupResult:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What a sweep, or the end of a topic, takes away."""
+    """How many offsets and groups a decision removes because they expired or because a topic was deleted."""
 
     offsets: int
     groups: int = 0
@@ -95,9 +95,9 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction whose end decides about offsets of a group. Until then they are unstable."""
+    """A transaction with pending offsets of a group. They are unstable until it ends."""
 
     producer_id: int
     producer_epoch: int
     partitions: tuple[tuple[str, int], ...]
-    """Topic and partition, sorted."""
+    """The topics and partitions with a pending offset, sorted."""

@@ -1,12 +1,13 @@
-"""One partition of ``__consumer_offsets``, as a state machine: how far groups have read.
+"""The committed offsets of one partition of ``__consumer_offsets``, as a state machine.
 
-Handlers decide and change nothing; ``replay`` and ``replay_marker`` remember and decide nothing. The laws:
+Handlers decide and change nothing; ``replay`` and ``replay_marker`` change the state and decide nothing. The laws:
 
-- What is remembered is a function of the log: the same live as after loading it, compacted or not.
-- What a transaction has committed is not seen before its marker. Then, of two commits for one partition, the one
-  that stands higher in the log counts, whichever was decided last.
-- A tombstone ends everything below it in the log, pending offsets included. A user's wish and the end of a topic write
-  one on a partition with pending offsets; expiry does not.
+- The state is a function of the log: it is the same in a running shard and after loading the log, compacted or not.
+- An offset that was committed in a transaction is not visible before the transaction's marker. Then, of two commits for
+  one partition, the one with the higher log offset counts, even if the marker of the other one came later.
+- A tombstone removes the offsets of its partition that are below it in the log, pending ones included. When a user
+  deletes offsets or a group, or a topic is deleted, tombstones are written even for partitions with pending offsets;
+  expiry does not write those.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from semel.coordinator.group.settings import OffsetSettings
 from semel.errors import ErrorCode
 from semel.types import INT64_MAX, ProducerIdentity, TopicPartition
 
-# From this version of OffsetCommit on, clients can tell an unknown group from a wrong generation.
+# From this version of OffsetCommit on, clients understand GROUP_ID_NOT_FOUND.
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
 
 
@@ -63,7 +64,7 @@ class OffsetShard:
     def commit_transactional(
         self, request: CommitRequest, producer: ProducerIdentity, *, now_ms: int
     ) -> GroupDecision[CommitResult]:
-        """TxnOffsetCommit. The records belong into a transactional batch of this producer id and epoch."""
+        """TxnOffsetCommit. The records must be appended in a transactional batch of this producer id and epoch."""
         if not request.group_id:
             return _refused(ErrorCode.INVALID_GROUP_ID, request)
         pending_epoch = self._state.pending.epoch_of(producer.producer_id)
@@ -86,10 +87,11 @@ class OffsetShard:
         member_epoch: int | None = None,
         at_most: int = sys.maxsize,
     ) -> GroupDecision[FetchResult]:
-        """OffsetFetch of one group; ``None`` means every partition that it has an offset of, the first ``at_most``.
+        """OffsetFetch of one group.
 
-        With ``require_stable``, a partition that a transaction is undecided about is UNSTABLE_OFFSET_COMMIT; "every
-        partition" then includes those with nothing but a pending offset.
+        ``partitions`` is ``None`` for every partition that the group has an offset for, but at most ``at_most`` of
+        them. With ``require_stable``, a partition with a pending offset gets UNSTABLE_OFFSET_COMMIT, and "every
+        partition" includes those that only have a pending offset.
         """
         group = self._state.membership(group_id)
         if group is not None:
@@ -108,15 +110,15 @@ class OffsetShard:
         )
 
     def open_transactions(self, group_id: str) -> tuple[OpenTransaction, ...]:
-        """The transactions that make offsets of the group unstable, by producer id."""
+        """The open transactions that have pending offsets of the group, sorted by producer id."""
         return self._state.pending.describe(group_id)
 
     def group(self, group_id: str) -> Membership | None:
-        """The group, if it exists: one without members does for as long as it has an offset, committed or pending."""
+        """The group, if it exists. A simple group exists while it has an offset, committed or pending."""
         return self._state.membership(group_id)
 
     def simple_groups(self) -> list[str]:
-        """The groups that are known by their offsets only."""
+        """The ids of the groups that only have offsets, and no record of their own."""
         state = self._state
         ids = dict.fromkeys((*state.committed.group_ids(), *state.pending.group_ids()))
         return [group_id for group_id in ids if state.groups.membership(group_id) is None]
@@ -124,7 +126,7 @@ class OffsetShard:
     # -- removing
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> GroupDecision[DeleteOffsetsResult]:
-        """OffsetDelete. What a transaction has pending there goes too, however the transaction ends."""
+        """OffsetDelete. Pending offsets of these partitions are removed too, however their transactions end."""
         if not group_id:
             return Decision(DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))
         group = self._state.membership(group_id)
@@ -146,7 +148,7 @@ class OffsetShard:
         return Decision(DeleteOffsetsResult(errors=tuple(errors)), tuple(map(OffsetTombstone, doomed)))
 
     def delete_group(self, group_id: str) -> GroupDecision[DeleteGroupResult]:
-        """DeleteGroups of one group: its offsets, pending ones included, and whatever else the log says of it."""
+        """DeleteGroups of one group: removes its offsets, pending ones included, and its other records."""
         group = self._state.membership(group_id)
         if group is None:
             return Decision(DeleteGroupResult(ErrorCode.GROUP_ID_NOT_FOUND))
@@ -156,36 +158,39 @@ class OffsetShard:
         return Decision(DeleteGroupResult(), (*offsets, *self._state.groups.tombstones(group_id)))
 
     def delete_topic(self, topic: str, topic_id: UUID | None) -> list[GroupDecision[Removed]]:
-        """The topic is gone and so are its offsets, pending ones included; but not those of a newer one of its name."""
+        """Decide to remove the offsets of a deleted topic, pending ones included.
+
+        Offsets of a newer topic of the same name are kept.
+        """
         return _decisions(removal.of_topic(self._state, topic, topic_id))
 
     def expire(self, now_ms: int, *, examined_max: int = sys.maxsize) -> list[GroupDecision[Removed]]:
-        """What has expired goes, unless a transaction is undecided about it, and so do empty groups without offsets.
+        """Decide to remove expired offsets, except for partitions with pending offsets; and empty groups without any.
 
-        Looks at no more than ``examined_max`` of the groups that are due. While ``is_due`` says so there are more, or
-        the last ones' records are not replayed.
+        At most ``examined_max`` of the groups that are due are examined. While ``is_due`` is true there are more, or
+        the records of the last ones have not been replayed.
         """
         return _decisions(removal.expired(self._state, now_ms, examined_max))
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether ``expire`` has a group to look at."""
+        """Whether ``expire`` has a group to examine."""
         next_ms = self._state.expiry.next_ms()
         return next_ms is not None and next_ms <= now_ms
 
-    # -- remembering
+    # -- changing the state
 
     def replay(
         self, record: OffsetCommit | OffsetTombstone, offset: int, producer: ProducerIdentity | None = None
     ) -> None:
-        """A record that stands at ``offset`` in the log; with a producer, in its transaction."""
+        """Change the state by a record at ``offset`` in the log. ``producer``: the one in whose transaction it is."""
         self._state.replay(record, offset, producer)
 
     def replay_marker(self, producer: ProducerIdentity, *, committed: bool) -> None:
-        """The end of a producer's transaction, whose epoch may by then be higher than the one it was written under."""
+        """End a producer's transaction. The marker's epoch may be higher than the one of the transaction's records."""
         self._state.replay_marker(producer.producer_id, committed)
 
     def group_changed(self, group_id: str) -> None:
-        """A record of the group itself was replayed: when its offsets expire may have changed."""
+        """Examine the group at the next expiry: a record of the group itself was replayed, which may change it."""
         self._state.group_changed(group_id)
 
     # -- parts of the above
@@ -197,7 +202,7 @@ class OffsetShard:
             if committer.generation is not None:
                 can_be_told = not transactional and api_version >= _GROUP_ID_NOT_FOUND_SINCE
                 return ErrorCode.GROUP_ID_NOT_FOUND if can_be_told else ErrorCode.ILLEGAL_GENERATION
-            group = SIMPLE_GROUP  # Which this commit brings into being.
+            group = SIMPLE_GROUP  # This commit creates it.
         error = group.validate_offset_commit(committer, transactional=transactional, api_version=api_version)
         if transactional and error is ErrorCode.STALE_MEMBER_EPOCH:
             return ErrorCode.ILLEGAL_GENERATION  # Producers know generations only.
@@ -230,7 +235,7 @@ class OffsetShard:
         return sorted(keys)
 
     def _partitions(self, group_id: str, pending: bool) -> list[tuple[str, int]]:
-        """What ``_keys`` says, at a tenth of its cost: there may be a hundred thousand."""
+        """The topics and partitions of ``_keys``, at a tenth of its cost: there may be a hundred thousand."""
         topics: dict[str, Set[int]] = {
             topic: offsets.keys() for topic, offsets in self._state.committed.topics_of(group_id).items()
         }

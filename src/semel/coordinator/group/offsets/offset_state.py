@@ -1,4 +1,4 @@
-"""The state of an offset shard. Nothing changes it but ``replay`` and ``replay_marker``, in the order of the log."""
+"""The state of an offset shard. Only ``replay`` and ``replay_marker`` change its offsets, in the order of the log."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class OffsetState:
         self.committed = CommittedOffsets()
         self.pending = PendingOffsets()
         self.expiry: Deadlines[str] = Deadlines()
-        """When to look at a group again: no later than its first offset expires. A look that comes too early finds
-        nothing, so a commit that lets an offset live longer changes nothing here."""
+        """When to examine a group for expiry: no later than its first offset expires. Examining it too early does no
+        harm, so a commit that makes an offset expire later does not move the deadline."""
 
     def membership(self, group_id: str) -> Membership | None:
-        """The group, if it exists: one without members does for as long as it has an offset, committed or pending."""
+        """The group, if it exists. A simple group exists while it has an offset, committed or pending."""
         membership = self.groups.membership(group_id)
         if membership is None and (self.committed.has_group(group_id) or self.pending.has_group(group_id)):
             return SIMPLE_GROUP
@@ -47,7 +47,7 @@ class OffsetState:
             if not committed:
                 continue
             # A plain commit may have come between the transaction's offset and its marker. Compaction keeps the higher
-            # one, so the lower one must not count now either: the next load would move the group.
+            # one, so the lower one must not count now either: the next load would change the group's offset.
             known = self.committed.get(stored.commit.key)
             if known is None or stored.log_offset > known.log_offset:
                 self._put(stored)
@@ -62,7 +62,6 @@ class OffsetState:
         )
 
     def group_changed(self, group_id: str) -> None:
-        """Its offsets may now stay for longer or shorter, or nothing may be left of it but its name: the next round of
-        expiry looks at it."""
+        """Examine the group at the next expiry: its offsets may now expire at another time, or it may have none."""
         if self.membership(group_id) is not None:
             self.expiry.set_earlier(group_id, 0)

@@ -1,7 +1,7 @@
-"""Offsets that a transaction has written and not yet decided about.
+"""Pending offsets: those that were committed in a transaction that has not ended yet.
 
-They belong to a producer id until its marker comes: then they are handed over, to be committed or forgotten. Found by
-producer, because a marker names one, and by group, because readers and deletions must know what is undecided.
+They belong to a producer id until its marker is replayed: then they are committed or dropped. They are indexed by
+producer id, because a marker names one, and by group, because fetches and deletions need a group's pending offsets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PendingOffsets:
         return self._producers.get(group_id, ())
 
     def of_topic(self, topic: str) -> Iterator[StoredOffset]:
-        """Looks through all open transactions, which are few; a topic ends rarely."""
+        """Yield the pending offsets of a topic. All open transactions are searched: they are few, and this is rare."""
         for transaction in self._transactions.values():
             for key, stored in transaction.offsets.items():
                 if key.topic == topic:
@@ -48,7 +48,7 @@ class PendingOffsets:
         return None if transaction is None else transaction.producer_epoch
 
     def describe(self, group_id: str) -> tuple[OpenTransaction, ...]:
-        """The transactions that make offsets of the group unstable, sorted by producer id."""
+        """The open transactions that have pending offsets of the group, sorted by producer id."""
         partitions: dict[int, list[tuple[str, int]]] = {}
         for key, producer_ids in sorted(self._producers.get(group_id, {}).items()):
             for producer_id in producer_ids:
@@ -69,7 +69,7 @@ class PendingOffsets:
         self._producers.setdefault(key.group_id, {}).setdefault(key, {})[producer_id] = None
 
     def remove(self, key: OffsetKey) -> None:
-        """Forget the offset in every transaction that has written it."""
+        """Remove the pending offsets of the key, of every transaction."""
         if key not in self:
             return
         for producer_id in self._producers[key.group_id].pop(key):
@@ -80,7 +80,7 @@ class PendingOffsets:
         self._drop_group_if_empty(key.group_id)
 
     def end(self, producer_id: int) -> tuple[StoredOffset, ...]:
-        """Forget the transaction; what it had written is the caller's now."""
+        """Remove the producer's transaction, and return its pending offsets."""
         transaction = self._transactions.pop(producer_id, None)
         if transaction is None:
             return ()
@@ -99,7 +99,7 @@ class PendingOffsets:
 
 @dataclass(slots=True)
 class _Transaction:
-    """What one producer has pending. Never empty, but for the moment of its making."""
+    """The pending offsets of one producer. There is at least one, except in a transaction that was just created."""
 
     producer_epoch: int
     offsets: dict[OffsetKey, StoredOffset] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""The removal of offsets, and the tombstones that say so: expired ones, and those of a topic that is gone.
+"""The tombstones that remove offsets which have expired, or whose topic was deleted.
 
-The law: a tombstone ends everything below it in the log, also what a transaction has pending there. So expiry leaves a
-partition alone while a transaction is undecided about it, and a topic's end leaves alone what belongs to its successor.
+The law: a tombstone removes the offsets of its partition that are below it in the log, pending ones included. So expiry
+skips a partition with a pending offset, and the deletion of a topic skips the offsets of a newer topic of its name.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ RECORDS_PER_BATCH_MAX: Final = 1000
 
 
 def expired(state: OffsetState, now_ms: int, examined_max: int) -> Iterator[list[GroupRecord]]:
-    """Batches of tombstones for what has expired, and for empty groups of which nothing is left.
+    """Return batches of tombstones for expired offsets, and for empty groups without offsets.
 
-    Repeated before they are replayed, it gives the same ones: a batch that could not be written is not forgotten.
+    Until the tombstones are replayed, another call returns them again: a batch that could not be written is not lost.
     """
     due = list(islice(state.expiry.take_due(now_ms), examined_max))
     return _batches(_expired_of(state, group_id, now_ms) for group_id in due)
 
 
 def of_topic(state: OffsetState, topic: str, topic_id: UUID | None) -> Iterator[list[GroupRecord]]:
-    """Batches of tombstones for the offsets of a topic that is gone, pending ones included."""
+    """Return batches of tombstones for the offsets of a deleted topic, pending ones included."""
     stored = (*state.committed.of_topic(topic), *state.pending.of_topic(topic))
     keys = dict.fromkeys(one.commit.key for one in stored)
     return _batches([OffsetTombstone(key)] for key in keys if _all_belong_to(state, key, topic_id))
 
 
 def same_topic(one: UUID | None, other: UUID | None) -> bool:
-    """Whether two ids under one name may mean the same topic: not every client and record says an id."""
+    """Whether two topics of one name may be the same: not every client and record has a topic id."""
     return one is None or other is None or one == other
 
 
 def _expired_of(state: OffsetState, group_id: str, now_ms: int) -> list[GroupRecord]:
-    """The tombstones of one group, which is put back in line for as long as it exists."""
+    """Return the tombstones of one group, and set when to examine it again if it exists."""
     group = state.membership(group_id)
     if group is None:
         return []
     retention = group.retention()
     tombstones: list[GroupRecord] = []
-    # No event says when a transaction ends, a member leaves or a subscription changes: such a group is looked at in
+    # No event is sent when a transaction ends, a member leaves or a subscription changes: such a group is examined in
     # every sweep.
     next_sweep_ms = now_ms + 1
     later = [next_sweep_ms] if state.pending.has_group(group_id) or not group.is_empty else []
@@ -60,10 +60,10 @@ def _expired_of(state: OffsetState, group_id: str, now_ms: int) -> list[GroupRec
         else:
             tombstones.append(OffsetTombstone(key))
     forgotten = () if later else state.groups.tombstones(group_id)
-    # In one batch with the last offsets, or in a later sweep: a group must not be forgotten before them.
+    # The group's own tombstones go into the batch of its last offsets, or into a later sweep: never before them.
     if not tombstones or len(tombstones) + len(forgotten) <= RECORDS_PER_BATCH_MAX:
         tombstones += forgotten
-    # What is not written is still due.
+    # A tombstone that is not written leaves the group due.
     state.expiry.set_earlier(group_id, now_ms if tombstones else min(later, default=next_sweep_ms))
     return tombstones
 
@@ -75,7 +75,7 @@ def _all_belong_to(state: OffsetState, key: OffsetKey, topic_id: UUID | None) ->
 
 
 def _batches(parts: Iterable[list[GroupRecord]]) -> Iterator[list[GroupRecord]]:
-    """The parts in batches of a bounded size; only a part that is larger than a batch is torn."""
+    """Yield the parts in batches of a bounded size. Only a part that is larger than a batch is split."""
     batch: list[GroupRecord] = []
     for part in parts:
         if batch and len(batch) + len(part) > RECORDS_PER_BATCH_MAX:
