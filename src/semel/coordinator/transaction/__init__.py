@@ -1,5 +1,5 @@
 """The transaction coordinator: one partition of ``__transaction_state``.
 
-Open ``shard.py`` first: one method for each request. ``decisions.py`` says what InitProducerId and EndTxn lead to,
-``transitions.py`` makes the records, and ``states.py`` holds the table of legal moves.
+Open ``shard.py`` first: one method for each request. ``decisions.py`` decides InitProducerId and EndTxn,
+``transitions.py`` makes the records, and ``states.py`` has the table of legal moves.
 """

@@ -1,4 +1,4 @@
-"""The decisions of the transaction coordinator: InitProducerId, EndTxn, and the abort that it decides on by itself.
+"""The decisions of the transaction coordinator: InitProducerId, EndTxn, and aborts by the coordinator itself.
 
 Each function reads the last record of a transactional id and returns a decision. ``transitions`` makes the records.
 
@@ -7,21 +7,23 @@ InitProducerId: which producer owns a transactional id from now on, and under wh
 - A producer that sends no identity is a new instance: it gets the next epoch, and the previous producer is fenced.
 - A producer that sends its identity (KIP-360) has its own epoch bumped. If it repeats a request whose answer was lost,
   it gets that answer again. Any other identity is an old one, and fenced.
-- An open transaction is aborted first, one that is decided is waited for: CONCURRENT_TRANSACTIONS.
-- The last epoch is never given out, so that there is always one to fence with: a new producer id takes over.
+- An open transaction is aborted first, and a decided one must be complete first: CONCURRENT_TRANSACTIONS until then.
+- The last epoch is never given to a producer, so that there is always one to fence with: the producer gets a new
+  producer id instead.
 
-Where Kafka 4.3 differs, each time for an identity that is not the present one: there, it aborts the transaction that
-the present owner has open; a repeated request that had used up the epochs fails with an unexpected error; and one is
-fenced if the coordinator has moved since, because Kafka's records do not hold the last epoch.
+Kafka 4.3 differs in three cases, each with an identity that is not the present one. There such a request aborts the
+transaction that the present owner has open; a repeated request that had used up the epochs fails with an unexpected
+error; and a repeated request is fenced if the coordinator has moved since, because Kafka's records do not hold the last
+epoch.
 
-EndTxn: commit or abort, decided once and answered as often as it is asked.
+EndTxn: commit or abort. It is decided once, and a repeated request gets the same answer.
 
-With transactions V1 a producer keeps its epoch, so the state is all there is to tell a repeated EndTxn from the next
-one. An EndTxn that the network holds back until the next transaction is open ends that one (KAFKA-17754): V1 cannot
-be made safe against it, which is why V2 exists.
+With transactions V1 a producer keeps its epoch, so only the state can tell a repeated EndTxn from the next one. An
+EndTxn that the network delays until the next transaction is open ends that one (KAFKA-17754): V1 cannot be made safe
+against it, which is why V2 exists.
 
-With transactions V2 every end bumps the epoch. A repeated EndTxn carries the epoch before; it is answered with the
-epoch after, if it asks for the outcome that was recorded. What that leaves, per state and outcome:
+With transactions V2 every end bumps the epoch. A repeated EndTxn carries the previous epoch; it is answered with the
+new epoch, if it requests the outcome that was recorded. The answers, by state and requested outcome:
 
                       abort                          commit
                       repeated        present epoch  repeated        present epoch
@@ -29,11 +31,11 @@ epoch after, if it asks for the outcome that was recorded. What that leaves, per
     COMPLETE_ABORT    answered again  bumps          INVALID_TXN_..  INVALID_TXN_STATE
     COMPLETE_COMMIT   INVALID_TXN_..  bumps          answered again  INVALID_TXN_STATE
 
-*Bumps*: the producer aborts a transaction to which the coordinator never saw a partition added. It may have tried to,
-and the attempt may still be on its way: under the next epoch that attempt is late.
+*Bumps*: the producer aborts a transaction to which the coordinator has added no partition. The producer may have tried
+to add one, and that request may still arrive: the next epoch makes it invalid.
 
-An end is one record, PREPARE, and the markers that follow from it. Where there are no partitions there are no markers
-to wait for: PREPARE and COMPLETE are then one batch, and no request ever meets the id between the two.
+A transaction is ended by one record, PREPARE, and the markers that follow from it. Without partitions there are no
+markers to wait for: PREPARE and COMPLETE are then one batch, and no request is decided between the two.
 """
 
 from __future__ import annotations
@@ -55,18 +57,18 @@ Response = TypeVar("Response")
 TransactionDecision: TypeAlias = Decision[Response, TransactionRecord, WriteMarkers]
 
 NO_PRODUCER_ID_AT_HAND: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-"""As Kafka answers while it waits for a block of producer ids: to be repeated, and here."""
+"""The error while a block of producer ids is being claimed, as in Kafka: the client retries with this coordinator."""
 
 
 class AbortedFor(Enum):
-    """Why the coordinator aborts a transaction. It decides who may go on under the next epoch."""
+    """Why the coordinator aborts a transaction. The reason decides which producer may use the next epoch."""
 
     OWNER = auto()
-    """It starts again, and repeats its request with the identity it had."""
+    """The producer itself starts again. It repeats its InitProducerId with the identity that it had."""
     ANOTHER_INSTANCE = auto()
-    """It has taken the transactional id over: the previous producer is fenced for good."""
+    """Another instance takes over the transactional id: the previous producer is fenced for good."""
     TIMEOUT = auto()
-    """With transactions V2 its producer may abort, hear of the next epoch, and go on."""
+    """The transaction timed out. With transactions V2 its producer may abort, receive the next epoch, and continue."""
 
 
 # -- InitProducerId
@@ -75,7 +77,7 @@ class AbortedFor(Enum):
 def init_new(
     transactional_id: str, *, timeout_ms: int, new_producer_id: int | None, now_ms: int
 ) -> TransactionDecision[InitProducerIdResult]:
-    """The id is not known, or no longer: what identity the producer believes in does not matter."""
+    """InitProducerId for a transactional id that is not known (any more): the producer's own identity is ignored."""
     if new_producer_id is None:
         return _refuse_init(NO_PRODUCER_ID_AT_HAND)
     created = transitions.created(transactional_id, producer_id=new_producer_id, timeout_ms=timeout_ms, now_ms=now_ms)
@@ -92,7 +94,7 @@ def init_known(
     coordinator_epoch: int,
     now_ms: int,
 ) -> TransactionDecision[InitProducerIdResult]:
-    """``identity``: the one that the producer has, if it has one."""
+    """InitProducerId for a known transactional id. ``identity``: what the producer sends as its own, if it has one."""
     if transaction.state in PREPARED:
         return ask_again(InitProducerIdResult(ErrorCode.CONCURRENT_TRANSACTIONS), transaction)
     owns = identity is not None and transaction.is_present(*identity)
@@ -174,7 +176,7 @@ def end_v2(
     coordinator_epoch: int,
     now_ms: int,
 ) -> TransactionDecision[EndTxnResult]:
-    # Before the identity is looked at: the producer may be ahead of the record, with the identity it was answered.
+    # Checked before the identity: the producer may already have the next identity, from a response that it received.
     if transaction.state in PREPARED:
         return ask_again(EndTxnResult(ErrorCode.CONCURRENT_TRANSACTIONS), transaction)
     if transaction.state in COMPLETE and transaction.is_last(producer_id, producer_epoch):
@@ -197,7 +199,7 @@ def end_v2(
 
 
 def _going_on_with(transaction: Transaction) -> EndTxnResult:
-    """The identity that the producer has once the transaction is complete."""
+    """Return the response with the identity that the producer has once the transaction is complete."""
     if transaction.next_producer_id is None:
         return EndTxnResult(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
     return EndTxnResult(producer_id=transaction.next_producer_id, producer_epoch=0)
@@ -211,13 +213,16 @@ def _refuse_end(error: ErrorCode) -> TransactionDecision[EndTxnResult]:
 
 
 def ask_again(response: Response, transaction: Transaction) -> TransactionDecision[Response]:
-    """CONCURRENT_TRANSACTIONS: the id is between PREPARE and COMPLETE, which takes one sync. The request is decided
-    again when COMPLETE is there; the client is told only if that takes long."""
+    """Let a request wait while the id is between PREPARE and COMPLETE, which takes one sync.
+
+    It is decided again when COMPLETE was replayed. ``response`` (CONCURRENT_TRANSACTIONS) is sent only if that takes
+    too long.
+    """
     return Decision(response, wait_for=transaction.transactional_id)
 
 
 def end(response: Response, prepared: Transaction, *, coordinator_epoch: int) -> TransactionDecision[Response]:
-    """``prepared`` becomes final."""
+    """Decide to write ``prepared``, the PREPARE record of a transaction, and what follows from it."""
     if not prepared.partitions:
         return Decision(response, records=(prepared, transitions.completed(prepared, now_ms=prepared.updated_ms)))
     return Decision(
@@ -235,9 +240,9 @@ def aborted(
     new_producer_id: int | None,
     now_ms: int,
 ) -> Transaction | None:
-    """The PREPARE_ABORT of a transaction that the coordinator ends, in the cluster's own protocol.
+    """Return the PREPARE_ABORT of a transaction that the coordinator ends, by the cluster's ``transaction.version``.
 
-    ``None`` if that takes a new producer id and there is none.
+    ``None`` if that needs a new producer id and none is given.
     """
     if settings.transaction_version < 2:
         return transitions.fenced_v1(transaction, by_owner=why is AbortedFor.OWNER, now_ms=now_ms)

@@ -1,8 +1,8 @@
-"""The transactional ids that a shard knows, and what is known of each.
+"""The transactional ids of a shard, and the state of each.
 
-There may be a million of them, and most rest: they were loaded, and have not been asked for since. Such an id is kept
-as it stands in the log and read when it is asked for. That makes a start faster, halves the memory that an id takes,
-and spares the garbage collector from walking through them, since bytes refer to nothing.
+There may be a million of them, and most are idle: they were loaded, and no request has named them since. Such an id is
+kept as the bytes of its record, which are decoded when a request names it. That makes a start faster, halves the memory
+of an id, and saves work of the garbage collector, since bytes contain no references.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final
 from semel.coordinator.transaction.records import AtRest, Transaction
 from semel.types import INT64_MAX
 
-# Where the producer id stands in the value of a record: behind its version.
+# The place of the producer id in the value of a record: after the version.
 _PRODUCER_ID: Final = Struct(">q")
 _PRODUCER_ID_AT: Final = slice(2, 10)
 
 
 class KnownTransactions:
-    """Transactions by transactional id, in the order in which they came to be known."""
+    """Transactions by transactional id, in the order in which the ids were added."""
 
     __slots__ = ("_known",)
 
@@ -35,7 +35,7 @@ class KnownTransactions:
         return map(self.__getitem__, self._known)
 
     def of_producers(self, producer_ids: frozenset[int]) -> Iterator[Transaction]:
-        """Those that have one of these producer ids, found without reading the others."""
+        """Yield the transactions that have one of these producer ids, without decoding the others."""
         written = {_PRODUCER_ID.pack(producer_id) for producer_id in producer_ids if 0 <= producer_id <= INT64_MAX}
         for transactional_id, known in self._known.items():
             if isinstance(known, bytes):
@@ -45,11 +45,11 @@ class KnownTransactions:
                 yield known
 
     def put(self, record: Transaction | AtRest) -> None:
-        """The last word on its id."""
+        """Set the state of the record's transactional id."""
         self._known[record.transactional_id] = record.value if isinstance(record, AtRest) else record
 
     def pop(self, transactional_id: str) -> None:
-        """Forget the id, if it is known."""
+        """Remove the transactional id, if it is known."""
         self._known.pop(transactional_id, None)
 
     def __getitem__(self, transactional_id: str) -> Transaction:

@@ -1,7 +1,7 @@
-"""ListTransactions: which transactions to show.
+"""ListTransactions: the transactions that match its filters.
 
-What only open transactions can match is looked for among those alone: asking for them costs nothing for the ids that
-are merely known, of which there may be a million.
+If only open transactions can match, only those are examined: the cost then does not depend on the number of idle ids,
+of which there may be a million.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from semel.coordinator.transaction.states import IDLE, KAFKA_NAMES, TxnState
 from semel.errors import ErrorCode
 
 WORK_MAX: Final = 100_000
-"""Positions of a pattern that are looked at over the ids of a shard, or of a slice of it: some twenty milliseconds."""
+"""How many positions of a pattern may be examined for the ids of a shard, or of a slice of it: about 20 ms of work."""
 
 _BY_NAME: Final = {name: state for state, name in KAFKA_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ListFilters:
-    """All of them must hold; an empty one holds for everything."""
+    """The filters of ListTransactions. A transaction must pass all of them; an empty filter lets every one pass."""
 
     states: tuple[str, ...] = ()
-    """Kafka's names: ``Ongoing``, ``PrepareCommit``. A name that is no state matches nothing and is reported."""
+    """Kafka's names, such as ``PrepareCommit``. A name that is not a state matches nothing and is reported."""
     producer_ids: frozenset[int] = frozenset()
     duration_ms: int | None = None
-    """Open for longer than this, as KIP-994 has it. (Kafka 4.3 also shows ids that have nothing open.)"""
+    """Only transactions that are open for longer than this, as in KIP-994. (Kafka 4.3 also shows idle ids.)"""
     pattern: str | None = None
     """A regular expression that the whole transactional id must match."""
 
@@ -40,12 +40,12 @@ class ListFilters:
         return frozenset(_BY_NAME[name] for name in self.states if name in _BY_NAME)
 
     def only_open(self) -> bool:
-        """Whether nothing idle can match."""
+        """Whether no idle transaction can match."""
         return self.duration_ms is not None or (bool(self.states) and self.known_states().isdisjoint(IDLE))
 
 
 def listing(transactions: Iterable[Transaction], filters: ListFilters, *, now_ms: int) -> TransactionListing:
-    """Those that match. A pattern that takes too long over these ids is refused like one that is not understood."""
+    """Return the transactions that match. A pattern that takes too long for these ids is refused like a wrong one."""
     try:
         pattern = _compiled(filters.pattern) if filters.pattern else None
     except RegexError:
@@ -66,7 +66,7 @@ def listing(transactions: Iterable[Transaction], filters: ListFilters, *, now_ms
 
 @lru_cache(maxsize=8)
 def _compiled(pattern: str) -> Regex:
-    """Once for all shards."""
+    """Compile a pattern, once for all shards."""
     return Regex(pattern)
 
 

@@ -1,8 +1,8 @@
-"""The bytes of ``__transaction_state``: Kafka's key and value, each behind the two bytes of its version.
+"""The bytes of ``__transaction_state``: Kafka's key and value, each after the two bytes of its version.
 
-Kafka's tools read what stands here and the other way round. One field is ours, and only where it says what Kafka's
-fields do not: Kafka forgets the last producer epoch in a failover, and then fences a producer that merely repeats its
-InitProducerId. It has a tag far above Kafka's, and Kafka passes over tags that it does not know.
+Kafka can read these records, and Semel can read Kafka's. One field is our own. It is written only if Kafka's fields do
+not imply its value: Kafka loses the last producer epoch in a failover, and then fences a producer that only repeats its
+InitProducerId. The field has a tag far above Kafka's, and Kafka skips tags that it does not know.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ KEY_VERSION: Final = 0
 VALUE_VERSION_MAX: Final = 1
 
 DERIVED_EPOCH: Final = -2
-"""The last producer epoch follows from the other fields."""
+"""The value of ``last_producer_epoch`` if the epoch follows from the other fields."""
 
 
 @message(versions=(0, 0), flexible_since=None)

@@ -1,11 +1,11 @@
-"""The records of ``__transaction_state``: the last word on every transactional id, or that it is forgotten.
+"""The records of ``__transaction_state``: the state of a transactional id, or a tombstone that removes it.
 
-A ``Transaction`` is at once the record in the log and the state in memory: replay puts the one in the place of the
-other. The law: what a restart decodes equals what was in memory. (At ``transaction.version`` 0 the format, Kafka's, has
-no room for the producer ids and epochs before and after: a retry that spans a restart is then fenced.)
+A ``Transaction`` is both the record in the log and the state in memory: replay replaces the state by the record. The
+law: what a restart decodes equals what was in memory. (At ``transaction.version`` 0 Kafka's format has no fields for
+the previous and the next producer ids and epochs: a retry that spans a restart is then fenced.)
 
-Three records are written for every transaction, and a start reads one for every id that is known. So what nearly all of
-them look like is packed and unpacked here directly; ``log_messages`` says what the format is, and does the rest.
+Three records are written for every transaction, and a start reads one for every known id. So the form that nearly all
+of them have is packed and unpacked here directly; ``log_messages`` defines the format, and is used for all others.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from semel.types import Buffer, TopicPartition
 from semel.wire import codec
 
 NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
-"""Shared by all ids that have nothing open, of which there may be a million."""
+"""One object for all ids without an open transaction, of which there may be a million."""
 
 EPOCH_MAX: Final = 2**15 - 1
-"""Never given to a client: it is what the last epoch a client can have is fenced with."""
+"""The highest epoch. It is never given to a client: it is used to fence the highest epoch that a client can have."""
 
 _log: Final = logging.getLogger(__name__)
 _VERSION: Final = Struct(">h")
@@ -51,11 +51,12 @@ _ONE_TAG: Final = bytes((1, 0, 8))
 _TWO_TAGS: Final = bytes((2, 0, 8))
 _SECOND_TAG: Final = bytes((2, 2))
 _TIMES_AND_NO_TAGS_BYTES: Final = 8 + 8 + 1
-# The same as a whole, of an id that has nothing open: no partitions.
+# The same value as a whole, without partitions: of an id that has no open transaction.
 _IDLE_V1: Final = Struct(">hqhibBqq3sq")
 _IDLE_V2: Final = Struct(">hqhibBqq3sq2sh")
 
-# Such a value in an idle state: version, producer id and epoch, timeout, state, no partitions, two times, the tags.
+# The bytes of such a value in an idle state: version, producer id and epoch, timeout, state, no partitions, two times,
+# the tags.
 _AT_REST: Final = re.compile(
     rb"\x00\x01 .{8} .{2} .{4} [\x00\x04\x05] [\x00\x01] .{16} (?: \x01\x00\x08.{8} | \x02\x00\x08.{8} \x02\x02.{2} )",
     re.DOTALL | re.VERBOSE,
@@ -69,7 +70,7 @@ class Transaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    """The epoch that requests must carry; while PREPARE, the one that the markers carry."""
+    """The epoch that requests must carry; in a PREPARE state, the one that the markers carry."""
 
     last_producer_id: int | None
     """The producer id of the record before this one. Differs from ``producer_id`` only just after a rotation."""
@@ -80,40 +81,41 @@ class Transaction(NamedTuple):
     the id."""
 
     next_producer_id: int | None
-    """While PREPARE, with the epochs exhausted: the producer id to go on with."""
+    """In a PREPARE state, if the epochs are exhausted: the producer id with which the producer continues."""
 
     state: TxnState
     partitions: frozenset[TopicPartition]
     timeout_ms: int
     started_ms: int | None
-    """When the first partition was added to the transaction that is open, or was the last."""
+    """When the first partition was added to the open transaction, or to the last one if none is open."""
 
     updated_ms: int
     client_transaction_version: int
-    """The protocol of the request that wrote this record: with 2, the end of a transaction bumped the epoch."""
+    """The transaction version of the request that led to this record: with 2, the end of a transaction bumped the
+    epoch."""
 
     def is_present(self, producer_id: int, producer_epoch: int) -> bool:
         return producer_epoch == self.producer_epoch and producer_id == self.producer_id
 
     def is_last(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the present identity was bumped from this one: its owner missed the answer and asks again."""
+        """Whether the present identity was bumped from this one: its owner lost the response and retries."""
         return producer_epoch == self.last_producer_epoch and producer_id == self.last_producer_id
 
     @property
     def epochs_exhausted(self) -> bool:
-        """The next bump that a client is told of needs a new producer id."""
+        """Whether the next bump of a client's epoch needs a new producer id."""
         return self.producer_epoch >= EPOCH_MAX - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """The id is forgotten."""
+    """Removes a transactional id."""
 
     transactional_id: str
 
 
 class AtRest(NamedTuple):
-    """A ``Transaction`` that has nothing open and owes nothing, as it stands in the log."""
+    """An idle ``Transaction`` as the bytes of its record: nothing is open, and no marker is to be written."""
 
     transactional_id: str
     value: bytes
@@ -128,13 +130,13 @@ TransactionRecord: TypeAlias = Transaction | Tombstone | AtRest
 
 
 def encode(record: TransactionRecord, *, transaction_version: int = 2) -> tuple[bytes, bytes | None]:
-    """Key and value in the log. The cluster's ``transaction.version`` decides on the version of the value."""
+    """Return the key and the value in the log. The cluster's ``transaction.version`` decides the value's version."""
     key = _key(record.transactional_id)
     if isinstance(record, Tombstone):
         return key, None
     if isinstance(record, AtRest):
         return key, record.value
-    # What V2 recorded needs the fields of V2, whatever the cluster has agreed on.
+    # A record of transactions V2 needs the fields of V2, whatever the cluster's ``transaction.version`` is.
     version = VALUE_VERSION_MAX if max(transaction_version, record.client_transaction_version) >= 1 else 0
     derived = record.last_producer_epoch == _derived_last_epoch(
         record.state,
@@ -173,7 +175,7 @@ def _usual_value(record: Transaction) -> bytes:
     return head + partitions + _VALUE_TAIL_V2.pack(*times, _TWO_TAGS, record.last_producer_id, _SECOND_TAG, version)
 
 
-# A producer writes to the same partitions again and again.
+# Cached, because a producer writes to the same partitions in many transactions.
 @lru_cache(maxsize=1024)
 def _encoded_partitions(partitions: frozenset[TopicPartition]) -> bytes:
     encoded = codec.encode(TransactionLogValue(transaction_partitions=_by_topic(partitions)), VALUE_VERSION_MAX)
@@ -193,10 +195,9 @@ _remembered_key: Final = lru_cache(maxsize=4096)(_computed_key)
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> Transaction | Tombstone | None:
-    """The record, or ``None``, with a line in the log, if it is of a kind that this version of Semel does not know.
+    """Return the record; ``None``, with a warning, if this version of Semel does not know the record's version.
 
-    A newer broker may have written it, and what it says cannot be guessed. Raises ``DecodeError`` for bytes that are
-    not what they claim to be.
+    A newer broker may have written it, and its meaning cannot be guessed. Raises ``DecodeError`` if it is malformed.
     """
     if key is None:
         raise DecodeError("a record of __transaction_state without a key: it belongs to no transactional id")
@@ -220,7 +221,7 @@ def decode(key: Buffer | None, value: Buffer | None) -> Transaction | Tombstone 
 
 
 def decode_to_load(key: Buffer | None, value: Buffer | None) -> TransactionRecord | None:
-    """As ``decode``, but what can be left for later is: most of what a start reads is never asked for."""
+    """Like ``decode``, but an idle transaction is returned as ``AtRest``: most of them are never used after a start."""
     if (
         key is not None
         and value is not None
@@ -236,12 +237,12 @@ def _transactional_id(key: Buffer) -> str:
         try:
             return str(key[_KEY_HEAD_BYTES:], "utf-8")
         except UnicodeDecodeError:
-            pass  # It is said below, as of any other field.
+            pass  # The codec raises the error, as for any other field.
     return codec.decode(TransactionLogKey, key, KEY_VERSION, _VERSION.size).transactional_id
 
 
 def _usual_transaction(transactional_id: str, value: Buffer) -> Transaction | None:
-    """What a value without partitions and with the usual tags says. ``None`` for any other, however it looks."""
+    """Decode a value without partitions and with the usual tags. Returns ``None`` for any other value."""
     if len(value) == _IDLE_V2.size:
         fields = _IDLE_V2.unpack(value)
         if fields[8] != _TWO_TAGS or fields[10] != _SECOND_TAG:
@@ -257,7 +258,7 @@ def _usual_transaction(transactional_id: str, value: Buffer) -> Transaction | No
     version, producer_id, producer_epoch, timeout_ms, status, count, updated_ms, started_ms = fields[:8]
     last_producer_id = None if fields[9] == _ABSENT else fields[9]
     state = _WRITTEN.get(status)
-    # An array's count is written as one more than it is, and 0 for none at all.
+    # The length of an array is written plus one, and 0 for null.
     if version != VALUE_VERSION_MAX or count > 1 or state is None:
         return None
     return Transaction(
@@ -287,7 +288,7 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
         last_producer_epoch = _derived_last_epoch(
             state, producer_id, value.producer_epoch, last_producer_id, value.client_transaction_version
         )
-    # None are written for an EMPTY transaction: those that a damaged record names are left out.
+    # No partitions are written for an EMPTY transaction: those in a damaged record are ignored.
     topics = None if state is TxnState.EMPTY else value.transaction_partitions
     return Transaction(
         transactional_id,
@@ -308,7 +309,7 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
 def _derived_last_epoch(
     state: TxnState, producer_id: int, producer_epoch: int, last_producer_id: int | None, transaction_version: int
 ) -> int | None:
-    """The last producer epoch, as far as Kafka's fields tell: V2 bumps by one where a transaction ends."""
+    """Return the last producer epoch that Kafka's fields imply: V2 bumps the epoch by one when a transaction ends."""
     if transaction_version < 2 or state not in ENDED:
         return None
     if last_producer_id is not None and last_producer_id != producer_id:

@@ -1,6 +1,6 @@
-"""The results of the transaction coordinator: what its handlers answer, and what they ask the broker to do.
+"""The results of the transaction coordinator: the responses of its handlers, and the effect ``WriteMarkers``.
 
-A handler refuses with an error code of Kafka's and raises nothing. ``None`` stands where Kafka's answer has -1.
+A handler refuses with one of Kafka's error codes and raises nothing. ``None`` represents the -1 of Kafka's responses.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ class InitProducerIdResult(NamedTuple):
 
 
 class AddPartitionsResult(NamedTuple):
-    """One error for all partitions, or, of a verification, one for each."""
+    """One error for all partitions, or, in the response to a verification, one for each."""
 
     error: ErrorCode = ErrorCode.NONE
     errors: Mapping[TopicPartition, ErrorCode] = _NO_ERRORS
-    """Only of a verification, and only when ``error`` is NONE: the partitions that are not in the transaction."""
+    """Set only for a verification whose ``error`` is NONE: the partitions that are not in the transaction."""
 
 
 class EndTxnResult(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
     producer_id: int | None = None
-    """What the producer goes on with. With transactions V2 only."""
+    """The producer id with which the producer continues; set with transactions V2 only."""
     producer_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """One id, as DescribeTransactions shows it. With an error, nothing but the id."""
+    """A transactional id, as DescribeTransactions shows it. With an error, only the id is set."""
 
     transactional_id: str
     error: ErrorCode = ErrorCode.NONE
@@ -51,7 +51,7 @@ class TransactionDescription:
     producer_id: int = 0
     producer_epoch: int = 0
     partitions: tuple[TopicPartition, ...] = ()
-    """Sorted."""
+    """The partitions of the transaction, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class ListedTransaction:
 class TransactionListing:
     error: ErrorCode = ErrorCode.NONE
     unknown_states: tuple[str, ...] = ()
-    """Names in the state filter that are no states."""
+    """The names in the state filter that are not states."""
     transactions: tuple[ListedTransaction, ...] = ()
 
 
 class WriteMarkers(NamedTuple):
-    """An effect: write this marker to every partition until it is acknowledged, then call ``markers_written``.
+    """An effect: write this marker to all partitions until each has acknowledged it, then call ``markers_written``.
 
-    Doing it twice is harmless: where the producer has no open transaction, a marker changes nothing.
+    Writing it twice is harmless: a marker changes nothing in a partition where the producer has no open transaction.
     """
 
     transactional_id: str
@@ -82,7 +82,7 @@ class WriteMarkers(NamedTuple):
     partitions: frozenset[TopicPartition]
     coordinator_epoch: int
     transaction_version: int
-    """2: the marker's epoch is higher than that of the data it ends, and a partition may insist on it."""
+    """With 2, the marker's epoch is higher than that of the records that it ends, and a partition may require that."""
 
 
 FENCED_SINCE: Final[Mapping[ApiKey, int]] = MappingProxyType(
@@ -97,10 +97,10 @@ FENCED_SINCE: Final[Mapping[ApiKey, int]] = MappingProxyType(
 
 
 def error_for_version(error: ErrorCode, api: ApiKey, version: int) -> ErrorCode:
-    """``error``, or what came before it, if the request is too old for it.
+    """Return ``error``, or the older error code for it if the request's version is too old for it.
 
-    PRODUCER_FENCED (KIP-588) says that another instance has taken over; before it, INVALID_PRODUCER_EPOCH said that
-    too, and a client that is older than an error does not know what to do about it.
+    PRODUCER_FENCED (KIP-588) means that another instance has taken over. Before KIP-588, INVALID_PRODUCER_EPOCH meant
+    that too, and a client that is older than an error code does not handle it.
     """
     if error is ErrorCode.PRODUCER_FENCED and version < FENCED_SINCE[api]:
         return ErrorCode.INVALID_PRODUCER_EPOCH

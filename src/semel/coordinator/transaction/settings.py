@@ -1,4 +1,4 @@
-"""The settings a transaction shard decides by, with Kafka's defaults."""
+"""The settings of a transaction shard, with Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ class TransactionSettings:
     """``transaction.max.timeout.ms``: InitProducerId with a longer one is refused."""
 
     transactional_id_expiration_ms: int = 7 * 24 * 3600 * 1000
-    """``transactional.id.expiration.ms``: an idle id is forgotten after this."""
+    """``transactional.id.expiration.ms``: an idle transactional id is removed after this time."""
 
     open_max: int = 10_000
-    """Open transactions of one partition of ``__transaction_state``. The next one to begin is told to ask again."""
+    """How many transactions of one partition of ``__transaction_state`` may be open. A further one is refused with
+    CONCURRENT_TRANSACTIONS, and its producer retries."""
 
     transaction_version: int = 2
     """The cluster's ``transaction.version``. It decides how the coordinator itself ends a transaction (V2 with the

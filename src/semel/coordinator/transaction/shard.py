@@ -41,17 +41,18 @@ from semel.wire.apis import ApiKey
 
 
 class TransactionShard:
-    """The transactional ids of one partition of ``__transaction_state``, and what each of them is doing.
+    """The transactional ids of one partition of ``__transaction_state``, and the state of each.
 
-    Handlers decide and change nothing; ``replay`` remembers and decides nothing. The runtime appends a decision's
-    records, replays them, and sends the response and runs the effects only once those records are committed. What was
-    never committed was never told to anyone, so losing leadership in the middle of anything is safe. The outcome of a
-    transaction is final with its PREPARE record; nothing leads from there but to COMPLETE with the same outcome.
+    Handlers decide and change nothing; ``replay`` changes the state and decides nothing. The runtime appends a
+    decision's records, replays them, and sends the response and runs the effects only once those records are committed.
+    No client receives a result that was not committed, so the broker may lose leadership at any moment. The outcome of
+    a transaction is final with its PREPARE record; only COMPLETE with the same outcome can follow.
 
-    The broker calls ``markers_written`` once for every ``WriteMarkers``, and drops effects with the shard. What a
-    handler costs does not grow with the number of ids that are known.
+    The broker calls ``markers_written`` once for every ``WriteMarkers``, and drops the effects when the shard is
+    unloaded. The cost of a handler does not grow with the number of known ids.
 
-    Implements ``coordinator.shard.Shard``. ``next_producer_id`` returns a new producer id, if one is at hand.
+    Implements ``coordinator.shard.Shard``. ``next_producer_id`` returns a new producer id, or ``None`` if none is at
+    hand.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class TransactionShard:
         self._transactions = KnownTransactions()
         self._ongoing: Deadlines[str] = Deadlines()
         self._prepared: dict[str, None] = {}
-        # How far the search for expired ids has got: what is left of its present round. No answer depends on it.
+        # The ids that the present round of ``expire`` has not examined yet. No response depends on them.
         self._to_examine: list[str] = []
 
     # -- requests of producers
@@ -77,7 +78,7 @@ class TransactionShard:
     def needs_producer_id(self, transactional_id: str, *, for_init: bool) -> bool:
         """Whether ``init_producer_id`` (``for_init``) or a V2 ``end_txn`` may need a ``new_producer_id``.
 
-        Without one they then refuse with an error that is to be repeated.
+        Without one they return a retriable error in that case.
         """
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
@@ -95,7 +96,7 @@ class TransactionShard:
         api_version: int,
         now_ms: int,
     ) -> TransactionDecision[InitProducerIdResult]:
-        """``producer_id`` and ``producer_epoch``: what the producer has already, if anything."""
+        """InitProducerId. ``producer_id`` and ``producer_epoch``: those that the producer has already, or ``None``."""
         if not transactional_id or (producer_id is None) != (producer_epoch is None):
             return Decision(InitProducerIdResult(ErrorCode.INVALID_REQUEST))
         if not 0 < timeout_ms <= self._settings.max_timeout_ms:
@@ -126,16 +127,17 @@ class TransactionShard:
         transaction_version: int = 0,
         now_ms: int,
     ) -> TransactionDecision[AddPartitionsResult]:
-        """Add to the transaction, or begin one; with ``verify_only``, only say which are not in it.
+        """AddPartitionsToTxn: add partitions to the open transaction, or begin one with them.
 
-        AddOffsetsToTxn is the same, with the group's partition of ``__consumer_offsets``.
+        With ``verify_only``, only return those that are not in it. AddOffsetsToTxn adds the group's partition of
+        ``__consumer_offsets`` in the same way.
         """
         if not transactional_id:
             return Decision(AddPartitionsResult(ErrorCode.INVALID_REQUEST))
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             return Decision(AddPartitionsResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
-        # Before the identity is looked at: a V2 producer may be ahead of the record, with the identity of its answer.
+        # Checked before the identity: a V2 producer may already have the next identity, from a response it received.
         if transaction.state in PREPARED and not verify_only:
             return ask_again(AddPartitionsResult(ErrorCode.CONCURRENT_TRANSACTIONS), transaction)
         if transaction.producer_id != producer_id:
@@ -167,7 +169,7 @@ class TransactionShard:
         new_producer_id: int | None,
         now_ms: int,
     ) -> TransactionDecision[EndTxnResult]:
-        """``transaction_version``: that of the request, 2 from EndTxn version 5 on."""
+        """EndTxn. ``transaction_version``: that of the request, 2 from EndTxn version 5 on."""
         if not transactional_id:
             return Decision(EndTxnResult(ErrorCode.INVALID_REQUEST))
         transaction = self._transactions.get(transactional_id)
@@ -208,16 +210,17 @@ class TransactionShard:
         return Decision(None, records=(transitions.completed(transaction, now_ms=now_ms),))
 
     def next_deadline_ms(self) -> None:
-        """Transactions time out by the wall clock, which no timer follows: the broker looks at intervals, as Kafka."""
+        """``None``: transactions time out by the wall clock, so the broker calls ``time_out`` at intervals."""
 
     def time_out(self, moment: Moment) -> Iterator[TransactionDecision[str]]:
-        """Abort what is open for longer than its timeout, under the next epoch. The response is the transactional id.
+        """Abort transactions that are open for longer than their timeout, under the next epoch.
 
-        Where the epochs are exhausted and there is no new producer id, the next call tries again.
+        The response of each decision is the transactional id. If the epochs are exhausted and no new producer id is at
+        hand, the next call tries again.
         """
         due = list(self._ongoing.take_due(moment.wall_ms))
         for transactional_id in due:
-            # It stays until its PREPARE record is replayed: a decision that cannot be written comes again.
+            # The deadline stays until the PREPARE record is replayed: a decision that cannot be written is made again.
             self._ongoing.set(transactional_id, _due_ms(self._transactions[transactional_id]))
         for transactional_id in due:
             transaction = self._transactions[transactional_id]
@@ -232,9 +235,10 @@ class TransactionShard:
                 yield end(transactional_id, prepared, coordinator_epoch=self.coordinator_epoch)
 
     def expire(self, now_ms: int, *, examined_max: int = 1000) -> Sequence[TransactionDecision[str]]:
-        """Forget ids that have been idle for too long. The response is the transactional id.
+        """Decide to remove ids that have been idle for too long. The response of a decision is the transactional id.
 
-        Looks at the next ``examined_max`` ids, round and round: to be called often, or with a large number.
+        Each call examines the next ``examined_max`` ids, and after the last one begins again with the first: call it
+        often, or with a large number.
         """
         if not self._to_examine:
             self._to_examine = [*self._transactions]
@@ -248,21 +252,21 @@ class TransactionShard:
         ]
 
     def loaded(self, moment: Moment) -> TransactionDecision[None]:
-        """What was decided before the failover is carried out."""
+        """Decide to write the markers of transactions that were in PREPARE when the shard was loaded."""
         return Decision(None, effects=tuple(self.pending_markers()))
 
     def unload(self) -> Sequence[Waiter[Any]]:
-        """No request is ever deferred."""
+        """Return no requests: none is ever deferred here."""
         return ()
 
     def pending_markers(self) -> Sequence[WriteMarkers]:
-        """The markers of everything that is decided and not known to be complete."""
+        """The markers of all transactions in PREPARE, that is, decided and not complete."""
         return [
             transitions.markers_of(self._transactions[transactional_id], coordinator_epoch=self.coordinator_epoch)
             for transactional_id in self._prepared
         ]
 
-    # -- looking
+    # -- reading
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         if not transactional_id:
@@ -284,7 +288,7 @@ class TransactionShard:
         return listing(self.candidates(filters), filters, now_ms=now_ms)
 
     def candidates(self, filters: ListFilters) -> Iterable[Transaction]:
-        """Those that may match, found without a look at each."""
+        """The transactions that may match: if the filters allow it, found without examining each."""
         if filters.only_open():
             return self.open_transactions()
         if filters.producer_ids:
@@ -295,7 +299,7 @@ class TransactionShard:
         return self._transactions.get(transactional_id)
 
     def open_transactions(self) -> Iterator[Transaction]:
-        """What is undecided, and what is decided and still owes markers."""
+        """The transactions that are not complete: those in ONGOING and those in PREPARE."""
         return map(self._transactions.__getitem__, chain(self._ongoing, self._prepared))
 
     def __len__(self) -> int:
@@ -318,7 +322,7 @@ class TransactionShard:
     def replay(
         self, record: TransactionRecord, offset: int | None = None, producer: ProducerIdentity | None = None
     ) -> None:
-        """The last record of an id counts, wherever it stands. This topic is not written in transactions."""
+        """Change the state of an id: its last record counts. This topic is not written in transactions."""
         transactional_id = record.transactional_id
         if isinstance(record, Tombstone):
             self._transactions.pop(transactional_id)
@@ -338,14 +342,14 @@ class TransactionShard:
             self._prepared.pop(transactional_id, None)
 
     def replay_marker(self, producer: ProducerIdentity, *, committed: bool) -> None:
-        """This topic is not written in transactions, so a marker ends nothing here."""
+        """Do nothing: this topic is not written in transactions, so a marker ends nothing here."""
 
     def apply(self, change: object) -> None:
         raise AssertionError(f"{change!r}: a transaction shard is its log and nothing beside it")
 
 
 def _due_ms(transaction: Transaction) -> int:
-    """The first millisecond at which an open transaction is over its time."""
+    """Return the first millisecond at which an open transaction has exceeded its timeout."""
     if transaction.started_ms is None or transaction.timeout_ms == INT32_MAX:
-        return INT64_MAX  # Kafka's sign for a transaction that another system decides on (KIP-939).
+        return INT64_MAX  # In Kafka this timeout means that another system decides the transaction (KIP-939).
     return transaction.started_ms + transaction.timeout_ms + 1

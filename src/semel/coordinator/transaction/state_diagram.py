@@ -1,7 +1,7 @@
-"""``docs/design/transaction-states.md``, written from the table of ``states``, as its picture is drawn from it.
+"""Generates ``docs/design/transaction-states.md`` from the table in ``states``. Its picture is drawn from it too.
 
-Write it again with ``python -m semel.coordinator.transaction.state_diagram > docs/design/transaction-states.md``; a
-test fails while it is stale.
+Generate it with ``python -m semel.coordinator.transaction.state_diagram > docs/design/transaction-states.md``; a test
+fails while it is stale.
 """
 
 from __future__ import annotations

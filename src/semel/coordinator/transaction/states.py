@@ -1,4 +1,4 @@
-"""The states of a transaction, and the one table of how it may move between them.
+"""The states of a transaction, and the table of the legal moves between them.
 
              +------------------------------+  begin: a partition is added
              v                              |
@@ -21,26 +21,26 @@ from typing import Final
 
 
 class TxnState(IntEnum):
-    """Kafka's states, with the numbers that stand in ``__transaction_state``."""
+    """Kafka's states, with their numbers in ``__transaction_state``."""
 
     EMPTY = 0
-    """Known, with a producer id, and nothing begun."""
+    """The transactional id has a producer id, and no transaction has begun."""
     ONGOING = 1
-    """At least one partition was added; nothing is decided."""
+    """At least one partition was added, and the outcome is not decided."""
     PREPARE_COMMIT = 2
-    """Decided: markers are being written."""
+    """The outcome is decided, and the markers are being written."""
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
     """Every marker is written. The next transaction may begin."""
     COMPLETE_ABORT = 5
     DEAD = 6
-    """Expired. Written as a tombstone, never as a state."""
+    """The transactional id has expired. Written as a tombstone, never as a state."""
     PREPARE_EPOCH_FENCE = 7
-    """Kafka's step between fencing a producer and aborting for it. Decided and recorded as one here: never written."""
+    """Kafka's step between fencing a producer and aborting its transaction. Never written: here both are one record."""
 
     @property
     def kafka_name(self) -> str:
-        """As DescribeTransactions and ListTransactions spell it: ``PrepareCommit``."""
+        """The name in DescribeTransactions and ListTransactions, such as ``PrepareCommit``."""
         return KAFKA_NAMES[self]
 
 
@@ -49,15 +49,16 @@ KAFKA_NAMES: Final[Mapping[TxnState, str]] = MappingProxyType(
 )
 
 IDLE: Final = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
-"""Nothing is open and nothing is owed: a transaction may begin, the producer may be replaced, the id may expire."""
+"""States without an open transaction or pending markers: a transaction may begin, the producer may be replaced, the id
+may expire."""
 
 PREPARED: Final = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
-"""Decided, and markers are owed."""
+"""States in which the outcome is decided and markers are still to be written."""
 
 COMPLETE: Final = frozenset({TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
 
 ENDED: Final = PREPARED | COMPLETE
-"""Decided, for good."""
+"""States in which the outcome is decided and final."""
 
 LEGAL_SOURCES: Final[Mapping[TxnState, frozenset[TxnState]]] = MappingProxyType(
     {

@@ -1,7 +1,7 @@
-"""The moves of a transaction: each makes the record that follows, and none decides whether it should be made.
+"""The moves of a transaction: each function returns the next record, and does not decide whether to make the move.
 
-Every one of them goes through ``_moved``, which holds it against the table of ``states``. What a move does not name is
-carried over.
+All of them use ``_moved``, which checks the move against the table in ``states``. A field that a move does not name
+keeps its value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from semel.types import TopicPartition
 
 
 def created(transactional_id: str, *, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-    """The first record of an id."""
+    """Return the first record of a transactional id."""
     return Transaction(
         transactional_id=transactional_id,
         producer_id=producer_id,
@@ -41,7 +41,7 @@ def initialized(
     timeout_ms: int,
     now_ms: int,
 ) -> Transaction:
-    """A producer starts, or starts again."""
+    """Return the record after InitProducerId: a producer starts, or starts again."""
     return _moved(
         transaction,
         TxnState.EMPTY,
@@ -57,13 +57,13 @@ def initialized(
 def with_partitions(
     transaction: Transaction, partitions: frozenset[TopicPartition], *, transaction_version: int, now_ms: int
 ) -> Transaction:
-    """A transaction begins, or grows."""
+    """Return the record of a transaction that begins with these partitions, or gets them in addition."""
     begins = transaction.state is not TxnState.ONGOING
     return _moved(
         transaction,
         TxnState.ONGOING,
         now_ms,
-        # The producer uses this epoch, so it has heard of it: the request that led to it is not repeated any more.
+        # The producer uses this epoch, so it has received it: it does not repeat the request that led to it any more.
         last_producer_epoch=None,
         partitions=partitions if begins else transaction.partitions | partitions,
         started_ms=now_ms if begins else transaction.started_ms,
@@ -72,12 +72,15 @@ def with_partitions(
 
 
 def prepared_v1(transaction: Transaction, *, committed: bool, now_ms: int) -> Transaction:
-    """Decided, under the epoch that the producer keeps."""
+    """Return PREPARE with transactions V1: the producer keeps its epoch."""
     return _moved(transaction, _decision(committed), now_ms, client_transaction_version=0)
 
 
 def fenced_v1(transaction: Transaction, *, by_owner: bool, now_ms: int) -> Transaction:
-    """Aborted by the coordinator. The bumped epoch fences the producer, unless it asked for this itself."""
+    """Return the PREPARE_ABORT of an abort by the coordinator, with transactions V1.
+
+    The bumped epoch fences the producer, unless it requested this itself.
+    """
     return _moved(
         transaction,
         TxnState.PREPARE_ABORT,
@@ -91,28 +94,28 @@ def fenced_v1(transaction: Transaction, *, by_owner: bool, now_ms: int) -> Trans
 def prepared_v2(
     transaction: Transaction, *, committed: bool, new_producer_id: int | None, takeover: bool = False, now_ms: int
 ) -> Transaction:
-    """Decided, under the next epoch: whatever still comes under the old one is late, and known to be.
+    """Return PREPARE with transactions V2: under the next epoch, so that late requests with the old one are recognized.
 
-    The last epoch of a producer id is for these markers alone: the producer goes on with ``new_producer_id``.
-    ``takeover``: another instance wants the transactional id, and the one that has it is fenced for good.
+    The last epoch of a producer id is used for these markers only: the producer continues with ``new_producer_id``.
+    ``takeover``: another instance takes over the transactional id, and the present producer is fenced for good.
     """
     assert transaction.epochs_exhausted == (new_producer_id is not None), (transaction, new_producer_id)
     return _moved(
         transaction,
         _decision(committed),
         now_ms,
-        # No client is given the very last epoch. If one has it all the same, its abort leads out of it.
+        # No client is given the very last epoch. If one has it nevertheless, it can abort.
         producer_epoch=min(transaction.producer_epoch + 1, EPOCH_MAX),
         last_producer_epoch=None if takeover else transaction.producer_epoch,
         next_producer_id=new_producer_id,
-        # Without partitions it is not known when it began, and Kafka's format wants it nevertheless.
+        # Without partitions it is not known when the transaction began, but Kafka's format requires a time.
         started_ms=transaction.started_ms if transaction.state is TxnState.ONGOING else now_ms,
         client_transaction_version=2,
     )
 
 
 def completed(transaction: Transaction, *, now_ms: int) -> Transaction:
-    """Every marker is written."""
+    """Return COMPLETE, after every marker was written."""
     state = TxnState.COMPLETE_COMMIT if is_commit(transaction) else TxnState.COMPLETE_ABORT
     if transaction.next_producer_id is None:
         return _moved(transaction, state, now_ms, partitions=NO_PARTITIONS)
@@ -140,7 +143,7 @@ def markers_of(prepared: Transaction, *, coordinator_epoch: int) -> WriteMarkers
 
 
 def is_commit(transaction: Transaction) -> bool:
-    """How a transaction that is decided was decided."""
+    """Whether the outcome of a decided transaction is commit."""
     return transaction.state in (TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT)
 
 
