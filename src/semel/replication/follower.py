@@ -1,4 +1,4 @@
-"""A follower's decisions for one partition: what to fetch, and what to do with the answer. Pure.
+"""A follower's decisions for one partition: what to fetch, and what to do with the response. Pure.
 
     position(log) --Fetch--> leader: diverging_epoch(log, asked) --answer--> decide(log, answer, asked=...)
                                                                               |-- Append: check_copied, write, sync
@@ -6,8 +6,8 @@
                                                                               `-- Wait
 
 The law: two logs that have the same last epoch at the same offset are the same below it. It holds because a log has an
-epoch only where it has a batch of it, or led it. So a follower enters an epoch with the first batch that it copies,
-not when it learns of the leader.
+epoch only if it has a batch of that epoch, or if its broker was the leader in it. So a follower adds an epoch with the
+first batch of it that it copies, not when it learns of the leader.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from semel.wire.records import BatchHeader, iterate_headers, parse_header, verif
 
 
 class LogView(Protocol):
-    """What is asked about a log. An epoch's end is ``(epoch, end offset)``: of the largest known epoch at or below the
-    one asked for; ``None`` for one that is newer than all.
+    """The properties of a log that these decisions use.
+
+    ``end_offset_for_epoch`` returns ``(epoch, end offset)`` of the largest known epoch at or below the one given;
+    ``None`` if the given one is newer than all.
     """
 
     @property
@@ -39,7 +41,7 @@ class LogView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:
-    """Where a follower goes on: ``offset`` must be synced here when the Fetch leaves."""
+    """The position of a follower's Fetch. Everything below ``offset`` must be synced here when the Fetch is sent."""
 
     offset: int
     last_fetched_epoch: int | None
@@ -48,7 +50,7 @@ class FetchPosition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAnswer:
-    """A leader's answer for one partition. ``diverging_epoch`` is ``(epoch, end offset)``."""
+    """A leader's response for one partition. ``diverging_epoch`` is ``(epoch, end offset)``."""
 
     error_code: int = ErrorCode.NONE
     diverging_epoch: tuple[int, int] | None = None
@@ -61,9 +63,9 @@ class PartitionAnswer:
 class Append:
     """Append the records, none or more, after ``check_copied``.
 
-    Then the high watermark is the leader's or the own log end, whichever is lower, and the log start moves up to the
-    leader's. ``restart_at``: first make the log, which is empty, begin at this offset (``check_copied`` too): the
-    leader's log start lies within a batch, and the batch comes whole.
+    Then the high watermark is the leader's or the follower's own log end offset, whichever is lower, and the log start
+    offset moves up to the leader's. ``restart_at``: first let the log, which is empty, begin at this offset, also for
+    ``check_copied``: the leader's log start offset is within a batch, and the whole batch is sent.
     """
 
     records: Buffer
@@ -74,10 +76,10 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo:
-    """Make the log end at this offset, drop the epochs that begin there or later, and fetch again.
+    """Truncate the log to this offset, remove the epochs that begin there or later, and fetch again.
 
-    The offset may be the log end: then only an epoch without a batch is dropped. ``loses_committed``: it lies below the
-    high watermark; only an unclean election can cause that, so it is worth a line in the log.
+    The offset may be the log end offset: then only an epoch without a batch is removed. ``loses_committed``: it is
+    below the high watermark; only an unclean election can cause that, so it is logged.
     """
 
     offset: int
@@ -86,7 +88,7 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True)
 class RestartAt:
-    """Drop the whole log and let it begin at this offset: the leader has nothing before it."""
+    """Remove the whole log and let it begin at this offset: the leader has no records before it."""
 
     offset: int
     loses_committed: bool = False
@@ -103,14 +105,15 @@ Action: TypeAlias = Append | TruncateTo | RestartAt | Wait
 
 
 def position(log: LogView) -> FetchPosition:
-    """What to ask the leader for."""
+    """Return the position from which to fetch."""
     return FetchPosition(log.log_end_offset, log.latest_epoch, log.log_start_offset)
 
 
 def diverging_epoch(log: LogView, asked: FetchPosition) -> tuple[int, int] | None:
-    """The leader's half: the last epoch, and its end, up to which a follower's log may be the same as ``log``.
+    """Return, on the leader, the last epoch and its end offset up to which a follower's log may be equal to ``log``.
 
-    ``None``: it is the same up to the offset asked for. Otherwise the Fetch is no progress and gets no records.
+    ``None``: it is the same up to the requested offset. Otherwise the Fetch is no progress of the follower, and its
+    response has no records.
     """
     if asked.last_fetched_epoch is None:
         return None
@@ -124,9 +127,9 @@ def diverging_epoch(log: LogView, asked: FetchPosition) -> tuple[int, int] | Non
 
 
 def decide(log: LogView, answer: PartitionAnswer, *, asked: FetchPosition) -> Action:
-    """What a follower does with the answer to the Fetch of ``asked``.
+    """Return what a follower does with the response to the Fetch of ``asked``.
 
-    An answer to what the log is not any more (it was truncated meanwhile, or appended to) changes nothing.
+    If the log has changed since then (it was truncated or appended to), the response changes nothing.
     """
     if (asked.offset, asked.last_fetched_epoch) != (log.log_end_offset, log.latest_epoch):
         return Wait(ErrorCode.NONE)
@@ -143,8 +146,10 @@ def decide(log: LogView, answer: PartitionAnswer, *, asked: FetchPosition) -> Ac
 
 
 def _truncation(log: LogView, epoch: int, end_offset: int) -> TruncateTo | RestartAt:
-    """Kafka's rule. Where both have the epoch, the shorter one counts. Where this log does not have it, what comes
-    after the last epoch before it was never on the leader; what comes before is compared by the next Fetch.
+    """Return where to truncate, by Kafka's rule.
+
+    If both logs have the epoch, the lower end offset counts. If this log does not have it, everything after this log's
+    last epoch before it was never on the leader; everything below is compared by the next Fetch.
     """
     own = log.end_offset_for_epoch(epoch)
     offset = min(end_offset, log.log_end_offset)
@@ -163,12 +168,12 @@ def _restart_at(log: LogView, records: Buffer) -> int | None:
     try:
         first = parse_header(records)
     except DecodeError:
-        return None  # ``check_copied`` says what is wrong with it.
+        return None  # ``check_copied`` will raise the error.
     return first.base_offset if first.base_offset < log.log_end_offset <= first.last_offset else None
 
 
 class Copied(NamedTuple):
-    """Whole and sound batches: ``records`` without a batch that was cut off, and their headers in order."""
+    """Checked batches: ``records`` without an incomplete last batch, and the headers of the batches in order."""
 
     records: memoryview
     headers: list[BatchHeader]
@@ -179,9 +184,9 @@ class Copied(NamedTuple):
 def check_copied(records: Buffer, *, next_offset: int, last_epoch: int | None, leader_epoch: int = INT32_MAX) -> Copied:
     """Check what a leader sent before it is written: each batch by its header and CRC, none by its records.
 
-    Offsets ascend from ``next_offset`` on, with gaps where the leader has compacted; epochs do not go back, and none is
-    above that of the leader's term, ``leader_epoch``: a batch's epoch is not covered by its CRC. A last batch that is
-    cut off is dropped: an answer ends at a number of bytes. Raises KafkaError (CORRUPT_MESSAGE).
+    Offsets must ascend from ``next_offset`` on, with gaps where the leader has compacted. Epochs must not go back, and
+    none may be above that of the leader's term, ``leader_epoch``: a batch's epoch is not covered by its CRC. A last
+    batch that is cut off is dropped: a response is limited by its bytes. Raises KafkaError (CORRUPT_MESSAGE).
     """
     headers: list[BatchHeader] = []
     size_bytes = 0

@@ -6,7 +6,7 @@ whose outcome is not known. So a follower that joins counts from its proposal on
 leaving is known to be committed.
 
 Safety does not depend on the clock: ``now_ms`` decides only which followers the leader proposes to remove. One object
-is one term of leadership. A new term begins with followers of which nothing is known.
+is for one term of leadership: a new term begins without any knowledge of its followers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 class ReplicaSet:
-    """Each method tells one fact and returns whether the high watermark moved (``replied``: whether
+    """The replicas of one partition in one term of its leader.
+
+    The caller reports each event with a method, which returns whether the high watermark moved (``replied``: whether
     ``confirmed_ticket`` moved). Every one of them may move ``confirmed_ticket``.
     """
 
@@ -49,20 +51,22 @@ class ReplicaSet:
         high_watermark: int,
         min_insync_replicas: int,
     ) -> None:
-        """``high_watermark``: the stored one. Tell ``leader_synced`` next: alone, the leader has what it needs."""
+        """``high_watermark`` is the stored one. Call ``leader_synced`` next: that suffices to move it if the leader is
+        the only member of the in-sync set."""
         self._node_id = node_id
         self._followers = {replica: _Follower() for replica in replicas if replica != node_id}
         self._epoch_start_offset = epoch_start_offset
         self._log_end_offset = log_end_offset
         self._durable_offset = durable_offset
         self.high_watermark = high_watermark
-        """Never goes back in a term."""
+        """The high watermark of the partition. It never goes back within a term."""
         self.min_insync_replicas = min_insync_replicas
         self.last_ticket = 0
-        """The mark that an answer to a follower carries when it leaves; see ``replied``."""
+        """The newest ticket. It is the mark of a response to a follower that is sent now; see ``replied``."""
         self.confirmed_ticket = 0
         """This ticket and all before it are confirmed."""
-        self._tickets: deque[tuple[int, int]] = deque()  # Not confirmed: (ticket, log end when it was asked).
+        # The tickets that are not confirmed yet: (ticket, log end offset when it was requested).
+        self._tickets: deque[tuple[int, int]] = deque()
         self._proposed: frozenset[int] | None = None
         self._isr = frozenset(isr)
         self._count_members()
@@ -83,22 +87,25 @@ class ReplicaSet:
 
     @property
     def has_enough(self) -> bool:
-        """Whether acks=all may be promised: ``min.insync.replicas``, or all replicas where there are fewer."""
+        """Whether acks=all is possible: ``min.insync.replicas`` are in sync, or all replicas if there are fewer."""
         return len(self._isr) >= min(self.min_insync_replicas, self.replica_count)
 
     @property
     def is_settled(self) -> bool:
-        """Whether this term knows of everything that an earlier leader acknowledged: ends may be told."""
+        """Whether the high watermark covers everything that an earlier leader acknowledged.
+
+        Before that, ListOffsets must not return the end of the partition to clients.
+        """
         return self.high_watermark >= self._epoch_start_offset
 
     def offset_of(self, replica: int) -> int:
-        """What a follower is known to have synced in this term; 0 before its first Fetch."""
+        """The offset below which a follower is known to have synced in this term; 0 before its first Fetch."""
         return self._followers[replica].offset
 
-    # The log moves
+    # Progress of the logs
 
     def appended(self, log_end_offset: int) -> None:
-        """The leader has written up to here; nothing of it counts yet."""
+        """The leader has written up to this offset. The records do not count before they are synced."""
         self._log_end_offset = log_end_offset
 
     def leader_synced(self, durable_offset: int) -> bool:
@@ -106,15 +113,15 @@ class ReplicaSet:
         return self._advance()
 
     def fetched(self, replica: int, offset: int, *, broker_epoch: int, now_ms: float) -> bool:
-        """A follower has everything below ``offset`` synced.
+        """A follower has fetched from ``offset``, so it has synced everything below.
 
         The caller has checked that the Fetch is of this leader epoch and that the follower's log does not diverge
-        (``follower.diverging_epoch``): a follower that is told to truncate has made no progress.
+        (``follower.diverging_epoch``): a follower that has to truncate has made no progress.
         """
         assert offset <= self._log_end_offset, f"broker {replica} at {offset}; the log ends at {self._log_end_offset}"
         follower = self._followers[replica]
         if follower.broker_epoch is not None and broker_epoch < follower.broker_epoch:
-            return False  # Sent by a process that another one has replaced, perhaps on another disk.
+            return False  # Sent by an earlier process of this broker, perhaps with another disk.
         if offset >= self._log_end_offset:
             follower.behind_since_ms = None
         elif follower.last_end is not None and offset >= follower.last_end:
@@ -129,12 +136,12 @@ class ReplicaSet:
     # The in-sync set
 
     def proposal(self, now_ms: float, *, lag_max_ms: float, broker_epochs: Mapping[int, int]) -> frozenset[int] | None:
-        """The in-sync set to propose: with the followers that may join, without those that lag.
+        """Return the in-sync set to propose: with the followers that may join, without those that lag.
 
-        ``None``: no change, or one is under way. ``broker_epochs`` are the registrations in the image. **The commit may
-        hold only if the registrations of those that join are still the same**: a follower that lost its disk after its
-        last Fetch, and was not in the set, leaves no trace in the partition's own state. Call ``proposed`` before
-        anything else happens. Call this from time to time: it notices followers that have stopped fetching.
+        ``None``: there is no change, or one is in progress. ``broker_epochs`` are the registrations in the image. **The
+        commit may succeed only if the registrations of those that join are still the same**: if a follower that was not
+        in the set lost its disk after its last Fetch, the partition's own state does not show it. Call ``proposed``
+        before any other method. Call this one periodically: it finds followers that have stopped fetching.
         """
         reach = max(self.high_watermark, self._epoch_start_offset)
         wanted = {self._node_id}
@@ -157,7 +164,7 @@ class ReplicaSet:
         assert self._node_id in isr, f"broker {self._node_id} proposes {set(isr)} and leads"
         for replica in isr - self._isr - {self._node_id}:
             offset = self._followers[replica].offset
-            # Else it could lead without what was acknowledged.
+            # Otherwise it could become leader without records that were acknowledged.
             assert offset >= self.high_watermark, f"broker {replica} joins at {offset}, below {self.high_watermark}"
         self._proposed = isr
         self._count_members()
@@ -169,7 +176,7 @@ class ReplicaSet:
         return self._advance()
 
     def proposal_settled(self) -> bool:
-        """The proposal was carried out or refused, and an image that is newer than that was told to ``isr_changed``."""
+        """The proposal has been committed or refused, and ``isr_changed`` has received an image newer than that."""
         self._proposed = None
         self._count_members()
         return self._advance()
@@ -177,10 +184,11 @@ class ReplicaSet:
     # Confirmation
 
     def ask_confirmation(self) -> int:
-        """A ticket for what the leader is about to tell without writing it.
+        """Return a ticket for a response that the leader is about to send without a record of it in the log.
 
-        Once ``confirmed_ticket`` has reached it, no other leader had acknowledged anything when the ticket was asked,
-        and everything that was in the log then is committed. A leader that is the only member confirms itself.
+        Once ``confirmed_ticket`` has reached it: when the ticket was requested, no other leader had acknowledged
+        anything; and everything that was in the log then is committed. A leader that is the only member of the in-sync
+        set confirms itself.
         """
         self.last_ticket += 1
         self._tickets.append((self.last_ticket, self._log_end_offset))
@@ -188,16 +196,16 @@ class ReplicaSet:
         return self.last_ticket
 
     def replied(self, replica: int, mark: int) -> bool:
-        """A follower has sent a Fetch of this epoch in reply to an answer that left with this mark.
+        """A follower has sent a Fetch of this leader epoch after it received the response with this mark.
 
-        ``mark`` is ``last_ticket`` of this object at the moment when the answer left. A Fetch that was sent before the
-        answer arrived replies to the answer before it.
+        ``mark`` is ``last_ticket`` of this object at the moment when the response was sent. A Fetch that was sent
+        before the response arrived belongs to the response before it.
         """
         follower = self._followers[replica]
         follower.confirmed_ticket = max(follower.confirmed_ticket, mark)
         return self._confirm()
 
-    # What follows from it
+    # Consequences
 
     def _count_members(self) -> None:
         self._maximal_isr = self._isr if self._proposed is None else self._isr | self._proposed
@@ -233,8 +241,8 @@ class _Follower:
         self.offset = 0
         self.broker_epoch: int | None = None
         self.behind_since_ms: float | None = None
-        """``None`` while it has everything that the leader has."""
+        """Since when the follower lacks records of the leader; ``None`` while it has all of them."""
         self.last_fetch_ms = 0.0
         self.last_end: int | None = None
-        """Where the leader's log ended at the last Fetch."""
+        """The leader's log end offset at the follower's last Fetch."""
         self.confirmed_ticket = 0
