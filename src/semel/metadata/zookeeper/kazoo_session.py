@@ -1,7 +1,7 @@
-"""A session with a real ZooKeeper, through kazoo: its threads talk to the servers, and every answer comes to the loop.
+"""A session with a real ZooKeeper, through kazoo: its threads talk to the servers, and results go to the event loop.
 
-kazoo keeps the session alive, connects again, and begins a new session when one has expired. It repeats nothing by
-itself: what was asked on a connection that was lost raises ``ConnectionLost``.
+kazoo keeps the session alive, connects again, and begins a new session when one has expired. It does not repeat
+requests: a request on a connection that is lost raises ``ConnectionLost``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _STATES: Final = {
     KazooState.LOST: SessionState.LOST,
 }
 _ANY_VERSION: Final = -1
-# kazoo's own pauses double up to an hour: after a long outage of ZooKeeper its brokers would be away for as long again.
+# By default kazoo's pauses double up to an hour: after a long outage of ZooKeeper the brokers would stay disconnected
+# for as long again.
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
 
 
@@ -69,7 +70,7 @@ class KazooSession:
         return 0 if known is None else int(known[0])
 
     async def start(self, *, timeout_s: float) -> None:
-        """Returns when there is a session. Raises StorageError if there is none in time."""
+        """Return when there is a session. Raises StorageError if there is none in time."""
 
         def begin() -> None:
             if not self._client.start_async().wait(timeout_s):
@@ -90,7 +91,7 @@ class KazooSession:
             except NoNodeError:
                 if watch is None:
                     return None
-            # A read of what is not there leaves no watch.
+            # Reading a node that does not exist sets no watch.
             if await self._told(self._client.exists_async(path, self._on_loop(watch))) is None:
                 return None
 
@@ -147,10 +148,10 @@ class KazooSession:
     # Inside
 
     async def _told(self, asked: Any) -> Any:
-        """What kazoo's own future becomes. Its errors of the connection are ours."""
+        """Return the result of kazoo's future ``asked``. Errors of the connection are raised as ConnectionLost."""
         answer: asyncio.Future[Any] = self._loop.create_future()
 
-        def settled(result: Any) -> None:  # In a thread of kazoo's.
+        def settled(result: Any) -> None:  # Called in a thread of kazoo.
             with contextlib.suppress(RuntimeError):  # The loop is closed: nothing waits for it.
                 self._loop.call_soon_threadsafe(settle, result)
 

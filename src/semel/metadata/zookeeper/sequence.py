@@ -1,6 +1,6 @@
-"""The value of ``/sequence``: what the last commits changed.
+"""The value of ``/sequence``: the paths that the last commits changed.
 
-Its number is not in it: that is the data version of the node, which grows by one with every commit.
+The number of the last commit is not in it: it is the data version of the node, which grows by one with every commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HISTORY_PATHS_MAX: Final = 500
 class Commit:
     number: int
     paths: tuple[str, ...] | None
-    """What it changed; ``None``: too much to say."""
+    """The paths that it changed; ``None`` if they are too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class History:
     commits: tuple[Commit, ...] = ()
 
     def with_commit(self, number: int, paths: tuple[str, ...]) -> History:
-        """Every commit writes all of the history, so it stays small."""
+        """Return the history with one more commit. Every commit writes all of it, so it is kept small."""
         kept = [Commit(number, paths if len(paths) <= HISTORY_PATHS_MAX else None)]
         room = HISTORY_PATHS_MAX - len(kept[0].paths or ())
         for commit in reversed(self.commits):
@@ -41,7 +41,7 @@ class History:
         return History(tuple(reversed(kept)))
 
     def changed_between(self, number: int, last: int) -> set[str] | None:
-        """The paths that the commits after ``number``, up to ``last``, changed; ``None`` if that is forgotten."""
+        """The paths that the commits after ``number``, up to ``last``, changed; ``None`` if they are not all known."""
         later = [commit for commit in self.commits if commit.number > number]
         if [commit.number for commit in later] != list(range(number + 1, last + 1)):
             return None
@@ -58,7 +58,7 @@ class History:
 
     @classmethod
     def decode(cls, data: bytes) -> History:
-        """Raises DecodeError."""
+        """Decode the value of the node. Raises DecodeError."""
         if not data:
             return cls()
         try:

@@ -1,7 +1,8 @@
-"""What the store needs of ZooKeeper: a session with reads, one-time watches, atomic writes, and news about itself.
+"""The interface to ZooKeeper that the store uses: a session with reads, one-time watches, atomic writes and its state.
 
-The promises are ZooKeeper's and no more. Reads of one session never go back in time, but may be behind what others have
-written until ``sync``. A write that raises ``ConnectionLost`` may have been carried out, or may still be.
+It guarantees what ZooKeeper guarantees and no more. Reads of one session never go back in time, but until ``sync`` they
+may be older than what others have written. A write that raises ``ConnectionLost`` may have been carried out, or may
+still be.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from semel.errors import SemelError
 
 
 class ConnectionLost(SemelError):
-    """No answer came. The session may live on, over another connection."""
+    """No response came. The session may continue over another connection."""
 
 
 class Refused(SemelError):
@@ -25,15 +26,15 @@ class Refused(SemelError):
 class SessionState(Enum):
     CONNECTED = "connected"
     SUSPENDED = "suspended"
-    """There is no connection; the session may live on."""
+    """There is no connection; the session may continue."""
     LOST = "lost"
-    """The session has expired and its ephemeral nodes are gone. A new one is begun."""
+    """The session has expired and its ephemeral nodes are gone. A new session is begun."""
 
 
 class Node(NamedTuple):
     data: bytes
     version: int
-    """Of the data; 0 when the node is made."""
+    """The version of the data; 0 when the node is created."""
     mzxid: int
     """The transaction that wrote the data. No two writes have the same."""
     owner: int
@@ -52,7 +53,7 @@ class SetData:
     path: str
     data: bytes
     version: int | None = None
-    """The one that is expected; ``None``: any."""
+    """The expected version of the data; ``None``: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """Changes nothing, and is refused if the node is gone."""
+    """Changes nothing. The writes are refused if the node does not exist."""
 
     path: str
 
@@ -74,34 +75,34 @@ Write: TypeAlias = Create | SetData | Remove | Exists
 class ZooKeeperSession(Protocol):
     @property
     def session_id(self) -> int:
-        """Of the session that is going on; 0 before the first."""
+        """The id of the present session; 0 before the first one."""
 
     async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
-        """A node, or None where there is none. ``watch`` is called once, when it changes after this or comes to be.
+        """Return a node, or None if it does not exist. ``watch`` is called once, when it is next changed or created.
 
         Raises ConnectionLost, as every call does. A watch may be lost with its connection.
         """
 
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
-        """The names below a path; none if it does not exist. ``watch`` is called once when one comes or goes."""
+        """Return the names below a path; none if it does not exist. ``watch`` is called once, when they next change."""
 
     async def create(self, path: str, data: bytes) -> None:
-        """Make a node that may be there already: Refused."""
+        """Create a node. Raises Refused, for instance if it exists already."""
 
     async def write(self, writes: Sequence[Write]) -> int:
-        """Carry out all or none; the transaction's number, which is the ``mzxid`` of all nodes written. Raises Refused.
+        """Carry out all writes or none. Returns the transaction's number: the ``mzxid`` of all nodes written.
 
-        The first is a SetData.
+        The first write must be a SetData. Raises Refused.
         """
 
     async def sync(self) -> None:
-        """Later reads see everything that was written before this call."""
+        """Return when reads see everything that was written before this call."""
 
     def on_state(self, changed: Callable[[SessionState], None]) -> None:
         """Call ``changed`` with every state from now on."""
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes are gone."""
+        """End the session. Its ephemeral nodes are removed."""
 
     def abandon(self) -> None:
-        """Be gone without a word, as a process that dies: the session expires some time later."""
+        """Stop without ending the session, as a process that dies does: the session expires some time later."""

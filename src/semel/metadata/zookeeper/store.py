@@ -1,8 +1,8 @@
-"""A ``MetadataStore`` in ZooKeeper: see docs/design/zookeeper-store.md for why each step is what it is.
+"""A ``MetadataStore`` in ZooKeeper. docs/design/zookeeper-store.md has the reasons for each step.
 
 The law: the tree in memory is the state of ZooKeeper at one number of ``/sequence``, and moves only from one such state
-to a later one. Every commit is written over that number, so a commit that was decided on an old tree is refused.
-The tree, and which writes make a commit of it, are in ``znode_tree.py``.
+to a later one. Every commit expects that number, so a commit that was decided with an old tree is refused. The tree,
+and the writes of a commit, are in ``znode_tree.py``.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ T = TypeVar("T")
 
 COMMIT_TIMEOUT_S: Final = 30.0
 REQUEST_BYTES_MAX: Final = 1_000_000
-"""ZooKeeper closes the connection over a request of more than 1 MB, by its default."""
+"""The limit of a request. By default ZooKeeper closes the connection if a request has more than 1 MB."""
 
-# Every refusal means that another commit got through; this many in a row means that something is wrong.
+# Every refusal means that another commit succeeded; this many in a row mean that something is wrong.
 _ATTEMPTS_MAX: Final = 100
-# How many reads are under way at a time when everything is read.
+# How many reads are in progress at a time when everything is read.
 _READS_AT_ONCE: Final = 200
-# After a lost connection, before the next attempt: the state that says so may be on its way.
+# The pause before the next attempt after a lost connection: the report of the session's state may come later.
 _PAUSE_S: Final = 0.05
 
 
 class ZooKeeperStore:
-    """``ephemeral_folders`` are the paths right below which ephemeral values are.
+    """A ``MetadataStore`` in ZooKeeper. ``ephemeral_folders`` are the folders of the ephemeral values.
 
-    ``author`` names the broker, ``incarnation`` this process of it: no other process ever has the same.
+    ``author`` is the name of the broker, ``incarnation`` that of this process: no other process ever has the same.
     """
 
     commit_bytes_max: int | None = REQUEST_BYTES_MAX // 2
@@ -87,7 +87,7 @@ class ZooKeeperStore:
         ephemeral_folders: Sequence[str],
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
     ) -> ZooKeeperStore:
-        """Read everything, or begin with nothing. Raises StorageError if ZooKeeper does not answer in time."""
+        """Read everything, or begin an empty store. Raises StorageError if ZooKeeper does not answer in time."""
         store = cls(
             session,
             author=author,
@@ -153,13 +153,13 @@ class ZooKeeperStore:
             await self._session.close()
 
     def abandon(self) -> None:
-        """Let go of the session as it is, as a process that dies would: it expires some time later."""
+        """Stop without ending the session, as a process that dies does: it expires some time later."""
         self._let_go()
         self._session.abandon()
 
     def _let_go(self) -> None:
         self._is_closed = True
-        self._connected.set()  # What waits for a connection learns that the store is closed.
+        self._connected.set()  # Calls that wait for a connection continue, and find that the store is closed.
         if self._following is not None:
             self._following.cancel()
 
@@ -186,7 +186,10 @@ class ZooKeeperStore:
         raise StorageError(f"{_ATTEMPTS_MAX} commits of others came first; nothing was changed")
 
     async def _is_written(self, operations: Sequence[Operation]) -> bool:
-        """Whether they are. If not they never will be, and the tree is as new as what came first."""
+        """Write the operations, and return whether they were written.
+
+        If not, they never will be, and the tree has the commit that came first.
+        """
         number, mark = self._number, f"{self._incarnation}/{next(self._marks)}"
         paths = tuple(operation.path for operation in operations if not isinstance(operation, Check))
         history = self._history.with_commit(number + 1, paths)
@@ -209,7 +212,7 @@ class ZooKeeperStore:
         return True
 
     async def _resolved(self, number: int, mark: str) -> bool:
-        """After a lost connection: whether the commit counts. If it did not come to pass, it is kept from it."""
+        """Find out after a lost connection whether the commit was written. If not, make sure that it never will be."""
         seal = SetData(SEQUENCE, self._history.with_commit(number + 1, ()).encode(), number)
         while True:
             await self._connected.wait()
@@ -220,7 +223,7 @@ class ZooKeeperStore:
                 await asyncio.sleep(_PAUSE_S)
                 continue
             except Refused:
-                pass  # By this commit, by an earlier seal of it, or by a commit of another author.
+                pass  # The number was used by this commit, by an earlier seal, or by a commit of another author.
             await self._refresh()
             known = await self._patiently(lambda: self._session.get(self._author_path))
             last = "" if known is None else known.data.decode()
@@ -249,15 +252,15 @@ class ZooKeeperStore:
     async def _follow(self) -> None:
         await self._connected.wait()
         async with self._turn:
-            # A watch that goes off from here on is for something that this look may miss.
+            # A watch that is called from here on may report a change that this read misses: it starts another read.
             self._following = None
             if not self._is_closed:
-                # After a lost connection the next one begins with a look.
+                # After a lost connection, the next connection begins with a read.
                 with contextlib.suppress(ConnectionLost):
                     await self._catch_up()
 
     async def _refresh(self) -> None:
-        """Catch up with everything that was written before this call."""
+        """Bring the tree to a state that has everything that was written before this call."""
 
         async def sync_and_catch_up() -> None:
             await self._session.sync()
@@ -266,7 +269,7 @@ class ZooKeeperStore:
         await self._patiently(sync_and_catch_up)
 
     async def _catch_up(self) -> None:
-        """Raises ConnectionLost, and then nothing has moved."""
+        """Bring the tree to the present state. Raises ConnectionLost, and then the tree is not changed."""
         while True:
             number, history = await self._read_sequence(self._follow_soon)
             paths = history.changed_between(self._number, number) if self._number >= 0 else None
@@ -290,7 +293,7 @@ class ZooKeeperStore:
         return node.version, History.decode(node.data)
 
     async def _found(self) -> None:
-        """Make what every commit writes. There is nothing to compare with yet; what is there already stays."""
+        """Create the nodes that every commit writes, unless they exist."""
         for path, data in ((SEQUENCE, History().encode()), (AUTHORS, b""), (self._author_path, b"")):
             with contextlib.suppress(Refused):
                 await self._session.create(path, data)
@@ -298,8 +301,9 @@ class ZooKeeperStore:
     async def _take_over(self) -> None:
         """Begin with the newest state, as the only process of this author.
 
-        A commit of an earlier one may still be on its way, and would be taken for an answer about a commit of this one.
-        The number that it would be written over is taken here.
+        A commit of an earlier process may still arrive at ZooKeeper, and its mark would then be mistaken for the
+        outcome of a commit of this process. So this writes a commit first, which uses up the number that the other one
+        expects.
         """
         while True:
             await self._session.sync()
@@ -332,7 +336,7 @@ class ZooKeeperStore:
         return found
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask again after a lost connection: for what can be asked twice."""
+        """Repeat a request after a lost connection, until there is a response. It must be safe to send it twice."""
         while True:
             await self._connected.wait()
             self._check_is_open()

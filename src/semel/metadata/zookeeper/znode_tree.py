@@ -1,7 +1,7 @@
-"""ZooKeeper's tree of nodes (znodes) as the store knows it: pure, the metadata's values and how a commit changes them.
+"""ZooKeeper's tree of nodes (znodes) as the store knows it: the metadata's values, and how a commit changes them. Pure.
 
 A value of the metadata is the data of one node, and its version is the transaction id (zxid) that wrote it. A node that
-only has others below it has ``FOLDER`` as its data. A tree that the store has moved on to is not changed any more.
+only has nodes below it has ``FOLDER`` as its data. Once the store uses a tree, the tree is not changed any more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from semel.metadata.zookeeper.session import Create, Exists, Node, Remove, SetDa
 
 SEQUENCE: Final = "/sequence"
 AUTHORS: Final = "/authors"
-"""Below it, for each author, the mark of its last commit."""
+"""The folder with one node for each author, which has the mark of its last commit."""
 NOT_METADATA: Final = frozenset({SEQUENCE, AUTHORS, "/zookeeper"})
 FOLDER: Final = b"\0folder"
 """The data of a node that only has nodes below it. No value of the metadata looks like this."""
@@ -33,7 +33,7 @@ class _Stored(NamedTuple):
 class ZnodeTree:
     def __init__(self) -> None:
         self._values: dict[str, _Stored] = {}
-        self._nodes: set[str] = set()  # All that exist, with those that only have others below them.
+        self._nodes: set[str] = set()  # The paths of all nodes, also of those that only have nodes below them.
 
     def copy(self) -> ZnodeTree:
         other = ZnodeTree()
@@ -50,7 +50,7 @@ class ZnodeTree:
         return sorted({known[len(prefix) :].partition("/")[0] for known in self._values if known.startswith(prefix)})
 
     def changed_since(self, before: ZnodeTree) -> list[str]:
-        """The paths whose values differ between two trees, in order."""
+        """The paths whose values differ between two trees, sorted."""
         old, new = before._values, self._values
         paths = {*old, *new}
         return sorted(path for path in paths if old.get(path, _ABSENT).version != new.get(path, _ABSENT).version)
@@ -58,7 +58,7 @@ class ZnodeTree:
     # A commit
 
     def conflict(self, operations: Iterable[Operation]) -> VersionConflict | None:
-        """The first operation that expects another version than the one here."""
+        """Return the conflict of the first operation that expects another version than the tree's, or ``None``."""
         for operation in operations:
             stored = self._values.get(operation.path)
             version = None if stored is None else stored.version
@@ -67,7 +67,7 @@ class ZnodeTree:
         return None
 
     def writes(self, operations: Sequence[Operation]) -> list[Write]:
-        """What ZooKeeper has to do for these operations, which have no conflict with this tree."""
+        """Return ZooKeeper's writes for these operations, which must have no conflict with this tree."""
         writes: list[Write] = []
         made: set[str] = set()
         folders: set[str] = set()
@@ -82,7 +82,7 @@ class ZnodeTree:
                             writes.append(Create(folder, FOLDER))
                     exists = path in self._nodes or path in made
                     if operation.ephemeral:
-                        # To set it would leave the session that made it as its owner.
+                        # Setting its data would keep the session that created it as its owner.
                         writes += [Remove(path)] if exists else []
                         writes.append(Create(path, value, ephemeral=True))
                     else:
@@ -92,14 +92,15 @@ class ZnodeTree:
                 case Delete(path):
                     writes.append(SetData(path, FOLDER) if path in folders else Remove(path))
                 case Check(path, version):
-                    # It was checked on the tree, and nothing was committed since; but a session may have ended.
+                    # The version is that of the tree, and nothing was committed since; but the node's session may have
+                    # ended.
                     writes += [] if version is None else [Exists(path)]
                 case _:
                     assert_never(operation)
         return writes
 
     def after(self, operations: Sequence[Operation], writes: Sequence[Write], zxid: int, session_id: int) -> ZnodeTree:
-        """The tree in which these operations were carried out, by these writes."""
+        """Return the tree after these operations were carried out, by these writes."""
         tree = self.copy()
         for operation in operations:
             match operation:
@@ -119,14 +120,17 @@ class ZnodeTree:
         return tree
 
     def version_of(self, put: Put) -> int:
-        """The version of what was put, or one that conflicts, if it was written over before the outcome was known."""
+        """Return the version of a value that was put.
+
+        If the value was overwritten before the outcome was known, this is a version that always conflicts.
+        """
         stored = self._values.get(put.path)
         return stored.version if stored is not None and stored.value == put.value else -1
 
     # What was read from ZooKeeper
 
     def note(self, path: str, node: Node | None) -> None:
-        """A node was read, or is not there."""
+        """Enter a node that was read; ``None``: it does not exist."""
         if node is None:
             self._nodes.discard(path)
             self._values.pop(path, None)
@@ -139,7 +143,7 @@ class ZnodeTree:
             self._values[path] = _Stored(node.data, node.mzxid, node.owner)
 
     def keep_ephemeral(self, folder: str, names: Iterable[str]) -> None:
-        """Of the ephemeral values right below ``folder``, only these are left: the others went with their sessions."""
+        """Keep only these ephemeral values directly below ``folder``: the sessions of the others have ended."""
         there = {f"{folder.rstrip('/')}/{name}" for name in names}
         ephemeral = [
             path for path, stored in self._values.items() if stored.is_ephemeral and _folder_of(path) == folder
@@ -151,7 +155,7 @@ class ZnodeTree:
 
 
 def write_size_bytes(write: Write) -> int:
-    """On the wire, with a little for what stands around it."""
+    """Return about how many bytes a write has on the wire."""
     return 60 + len(write.path) + (len(write.data) if isinstance(write, Create | SetData) else 0)
 
 
@@ -159,7 +163,7 @@ _ABSENT: Final = _Stored(b"", -1, 0)
 
 
 def _folders_above(path: str) -> list[str]:
-    """``/a`` and ``/a/b`` for ``/a/b/c``."""
+    """Return the folders above a path: ``/a`` and ``/a/b`` for ``/a/b/c``."""
     names = path.split("/")[1:-1]
     return ["/" + "/".join(names[: count + 1]) for count in range(len(names))]
 
