@@ -1,6 +1,6 @@
-"""What exists in the cluster: brokers, topics, partitions and their leaders, settings.
+"""The cluster's metadata: brokers, topics, partitions and their leaders, configs.
 
-``image`` is the immutable picture that all requests read, ``controller`` decides how it changes and
-``election`` who leads, ``cluster`` writes the change to a ``store`` and shows the new image. Open ``image.py`` first,
-then ``controller.py``.
+``image`` is the immutable value that all requests read. ``controller`` decides changes of topics, ``election`` elects
+leaders, and ``cluster`` commits changes to a ``store`` and then replaces the image. Open ``image.py`` first, then
+``controller.py``.
 """

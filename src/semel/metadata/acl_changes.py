@@ -1,9 +1,8 @@
-"""What may happen to ACLs: pure decisions about CreateAcls and DeleteAcls, and what DescribeAcls finds.
+"""Pure decisions about ACLs: CreateAcls and DeleteAcls, and the answer to DescribeAcls.
 
-One result for each item, in the order asked; a bad item leaves the others alone. A rule that is there already is no
-error. All that changes is one commit, so that a rule that denies is never gone before the one that replaces it is
-there. Codes are Apache Kafka's, and so is the wording, with one exception: where Kafka closes the connection for an
-element that it does not know, the item is refused here.
+There is one result for each item, in the order of the request; a wrong item does not affect the others. A rule that
+exists already is no error. All changes of a request are one commit. Error codes and messages are Apache Kafka's, with
+one exception: where Kafka closes the connection for an element that it does not know, the item is refused here.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from semel.security.acl_table import AclTable
 from semel.security.acls import CLUSTER_NAME, AclBinding, AclFilter, AclRule, ResourcePattern
 from semel.wire.codes import AclOperation, AclPatternType, AclPermission, AclResourceType
 
-# A filter that does not name one pattern is held against all of them. So many comparisons take some 50 ms.
+# A filter that does not name one pattern is compared with all of them. This many comparisons take some 50 ms.
 COMPARISONS_MAX: Final = 100_000
 TOO_LARGE: Final = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
@@ -30,7 +29,7 @@ _KEPT_PERMISSIONS: Final = (AclPermission.ALLOW, AclPermission.DENY)
 
 @dataclass(frozen=True, slots=True)
 class AclResult:
-    """What became of one item: the rules that its filter has found, or why it is refused."""
+    """The result of one item: the rules that its filter has found, or the refusal."""
 
     found: tuple[AclBinding, ...] = ()
     refusal: Refusal | None = None
@@ -54,7 +53,7 @@ def create_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> Decision
 
 
 def delete_acls(image: ClusterImage, filters: Sequence[AclFilter]) -> Decision[AclResult]:
-    """A rule that two filters match is in the results of both."""
+    """DeleteAcls. A rule that two filters match is in the results of both."""
     table = security_of(image).acls
     searches = sum(_named_pattern(matching) is None for matching in filters)
     if searches * table.pattern_count > max(COMPARISONS_MAX, table.pattern_count):
@@ -76,13 +75,13 @@ def delete_acls(image: ClusterImage, filters: Sequence[AclFilter]) -> Decision[A
 
 
 def describe_acls(image: ClusterImage, matching: AclFilter) -> tuple[AclBinding, ...]:
-    """Raises KafkaError for a filter with an element that is not known."""
+    """DescribeAcls. Raises KafkaError for a filter with an element that is not known."""
     _check_filter(matching)
     return matching_acls(security_of(image).acls, matching)
 
 
 def matching_acls(table: AclTable, matching: AclFilter) -> tuple[AclBinding, ...]:
-    """In an order that is always the same: by pattern, then by rule."""
+    """Return the rules that match the filter, sorted by pattern, then by rule."""
     named = _named_pattern(matching)
     patterns: Iterable[ResourcePattern] = [named] if named is not None else table.patterns(matching)
     return tuple(
@@ -94,7 +93,7 @@ def matching_acls(table: AclTable, matching: AclFilter) -> tuple[AclBinding, ...
 
 
 def _named_pattern(matching: AclFilter) -> ResourcePattern | None:
-    """The one pattern that a filter is about, if it names one."""
+    """Return the one pattern that a filter names, or ``None`` if it may match several."""
     if matching.resource_name is None or matching.resource_type is AclResourceType.ANY:
         return None
     if matching.pattern_type not in _KEPT_PATTERNS:

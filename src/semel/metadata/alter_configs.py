@@ -1,11 +1,11 @@
-"""What may happen to configs: pure decisions about AlterConfigs and IncrementalAlterConfigs.
+"""Pure decisions about configs: AlterConfigs and IncrementalAlterConfigs.
 
-A resource is altered as a whole or not at all, and is validated as a whole: what was set before, with the alterations
-over it. Topics take the settings of ``TOPIC_SETTINGS``; brokers take those of the broker's that may change while it
-runs; groups and subscriptions to client metrics take those of their kind. All but the topics' are handed in because
-they are declared a layer above. Codes and wording of refusals are Apache Kafka's, except that Kafka stores a broker
-setting it does not know, and Semel refuses it. The levels of loggers belong to a process and not to the cluster: they
-are altered by the broker that is asked (``broker.config.logger_levels``).
+A resource is altered as a whole or not at all, and is validated as a whole: its former configs with the alterations
+applied. Topics have the settings of ``TOPIC_SETTINGS``; brokers have those that may be changed while they run; groups
+and client metrics subscriptions have those of their kind. All except the topics' are arguments, because they are
+declared in a higher layer. Error codes and messages are Apache Kafka's, except that Kafka stores a broker setting that
+it does not know, and Semel refuses it. The levels of loggers belong to a process and not to the cluster: the broker
+that receives the request alters its own (``broker.config.logger_levels``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from semel.settings import Setting, SettingError, Settings, SettingType, Update
 
 
 class ResourceType(IntEnum):
-    """Kafka's numbers for what can be configured."""
+    """Kafka's numbers for the types of resources that have configs."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -54,7 +54,7 @@ class AlterKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A topic, a group or a subscription by its name, a broker by its number, or all brokers by the empty name."""
+    """A topic, a group or a client metrics subscription by name; a broker by its id; all brokers by an empty name."""
 
     type: int
     name: str
@@ -69,10 +69,10 @@ class Alteration:
 
 @dataclass(frozen=True, slots=True)
 class KindPolicy:
-    """The rules for groups, or for subscriptions: the settings of the kind, and the code of what breaks them.
+    """The rules for groups, or for client metrics subscriptions: their settings, and the error code of a refusal.
 
-    ``check`` is given all that would be set on one of them, and raises ``SettingError`` if that cannot be meant
-    together.
+    ``check`` receives all configs that one resource would have, and raises ``SettingError`` if they contradict each
+    other.
     """
 
     settings: Settings
@@ -82,10 +82,10 @@ class KindPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ConfigPolicy:
-    """What configs are judged by: the rules of topics, the broker's settings, and the texts it was started with.
+    """The rules for configs: those for topics, the broker's settings, and the texts with which it was started.
 
-    ``check_broker`` is given all that would be altered on one broker, and raises ``SettingError`` if that cannot be
-    meant together.
+    ``check_broker`` receives all dynamic configs that one broker would have, and raises ``SettingError`` if they
+    contradict each other.
     """
 
     topics: TopicPolicy
@@ -105,19 +105,19 @@ class ConfigResult:
 def alter_configs(
     image: ClusterImage, resources: Sequence[tuple[Resource, Mapping[str, str | None]]], *, policy: ConfigPolicy
 ) -> Decision[ConfigResult]:
-    """Replace everything that is set on each resource."""
+    """AlterConfigs: replace all configs of each resource."""
     return _decide(image, resources, _replaced, policy)
 
 
 def incremental_alter_configs(
     image: ClusterImage, resources: Sequence[tuple[Resource, Sequence[Alteration]]], *, policy: ConfigPolicy
 ) -> Decision[ConfigResult]:
-    """Alter single settings and leave the others."""
+    """IncrementalAlterConfigs: alter single configs of each resource and keep the others."""
     return _decide(image, resources, _altered, policy)
 
 
 NAME_LENGTH_MAX: Final = 1024
-"""Of a group or a subscription on which something is set: it is part of a path in the metadata store."""
+"""The limit for the name of a group or a subscription with configs: it is part of a path in the metadata store."""
 
 Wanted = TypeVar("Wanted")
 Texts: TypeAlias = Mapping[str, str | None]
@@ -125,7 +125,7 @@ Texts: TypeAlias = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A resource that exists: its settings, what is set on it, and the change that sets something else."""
+    """A resource that exists: its settings, its present configs, and a function that returns the change to others."""
 
     settings: Settings
     before: Mapping[str, str]
@@ -255,7 +255,7 @@ def _named_target(
     policy: KindPolicy,
     altered: Callable[[str, Mapping[str, str]], Change],
 ) -> _Target:
-    """A group or a subscription: it need not exist to have settings."""
+    """Return the target of a group or a client metrics subscription, which need not exist to have configs."""
     kind = policy.settings.kind
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The name of a {kind} resource must not be empty.")

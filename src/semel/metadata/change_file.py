@@ -1,7 +1,7 @@
 """The format of the embedded store's two files: a header, then one record per commit, each with its own CRC32C. Pure.
 
-Records are only ever appended. A file is *whole* if it consists of sound records from its header to its last byte. One
-file alone cannot tell a last record that a crash tore from one that was damaged later; two of them can, see ``copies``.
+Records are only appended. A file is *whole* if it consists of sound records from its header to its last byte. With one
+file, a last record that a crash tore cannot be told from one that was damaged later; with two it can, see ``copies``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from semel.wire.crc import crc32c
 _MAGIC: Final = b"semelmd"
 VERSION: Final = 2
 HEADER: Final = _MAGIC + bytes([VERSION])
-VERSION_OF_ONE_FILE: Final = 1  # The same records, by a program that kept no second file beside this one.
+VERSION_OF_ONE_FILE: Final = 1  # Written by a version of Semel that had only one file. The records are the same.
 
 _FRAME = struct.Struct(">II")  # size of the body, CRC32C of the size and the body
 _BODY = struct.Struct(">QI")  # sequence, number of entries
@@ -27,7 +27,7 @@ _DELETED = -1
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one commit left at one path: a value with its version, or nothing."""
+    """The value that one commit wrote at one path, with its version; ``None`` if it deleted the value."""
 
     path: str
     written: Versioned | None
@@ -43,16 +43,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a file says: the values and the sequence number of its sound beginning, and what is behind that."""
+    """The contents of a file: the values and the last sequence number of its sound part, and the size of the rest."""
 
     values: dict[str, Versioned]
     sequence: int
     size_bytes: int
-    """Where the sound beginning ends."""
+    """The size of the sound part, from the beginning of the file."""
     unsound_bytes: int = 0
-    """How many bytes are behind it; 0 if the file is whole."""
+    """How many bytes come after the sound part; 0 if the file is whole."""
     sequence_seen: int = 0
-    """The highest sequence number of a sound record anywhere in the file, also behind an unsound one."""
+    """The highest sequence number of a sound record anywhere in the file, also after an unsound one."""
     version: int = VERSION
     sequence_before: int = 0
     """The sequence number of the last sound record but one."""
@@ -74,12 +74,12 @@ def encode(record: Record) -> bytes:
 
 
 def snapshot(values: dict[str, Versioned], sequence: int) -> bytes:
-    """A whole new file that says the same in one record."""
+    """Return a new file that has these values in one record."""
     return HEADER + encode(Record(sequence, tuple(Entry(path, written) for path, written in values.items())))
 
 
 def read(data: bytes) -> Contents:
-    """The contents of a file as far as they are sound. Raises ``DecodeError`` if its header is wrong."""
+    """Return the contents of the sound part of a file. Raises ``DecodeError`` if its header is wrong."""
     begins = data[: len(HEADER)]
     if len(begins) < len(HEADER) or begins[:-1] != _MAGIC:
         raise DecodeError(f"it begins with {begins!r}; a metadata file begins with {HEADER!r}")
@@ -102,7 +102,7 @@ def read(data: bytes) -> Contents:
 
 
 def _last_sequence(data: bytes, position: int, *, after_sequence: int) -> int:
-    """The sequence number of the last sound record at or behind a position, wherever records begin."""
+    """Return the sequence number of the last sound record at or after a position. Any byte may begin a record."""
     while position < len(data):
         found = record_at(data, position, after_sequence=after_sequence)
         if found is None:
@@ -114,7 +114,7 @@ def _last_sequence(data: bytes, position: int, *, after_sequence: int) -> int:
 
 
 def record_at(data: bytes, position: int, *, after_sequence: int) -> tuple[Record, int] | None:
-    """The sound record at a position and where the next one begins, or ``None``."""
+    """Return the sound record at a position and the position of the next one, or ``None``."""
     start = position + _FRAME.size
     if start + _BODY.size > len(data):
         return None
@@ -138,5 +138,5 @@ def record_at(data: bytes, position: int, *, after_sequence: int) -> tuple[Recor
             at += value_size
             entries.append(Entry(path, None if version == _DELETED else Versioned(value, version)))
     except (struct.error, UnicodeDecodeError):
-        return None  # No version of this program wrote it, for all that its CRC is right.
+        return None  # Its CRC is right, but no version of Semel has written it.
     return (Record(sequence, tuple(entries)), end) if at == end else None

@@ -1,12 +1,12 @@
 """The cluster's image, kept equal to the metadata store.
 
-``change`` is the one way to alter the cluster: decide on the image, commit what was decided, then replace the image.
-One change runs at a time, so each is decided on what the last one left; if another process was faster, the store says
-so (``VersionConflict``), the image is read again, and the decision is taken again. A caller that goes away in the
-middle makes no difference: what the store has, the image gets.
+``change`` is the only way to change the cluster: decide with the image, commit the decision, then replace the image.
+One change runs at a time, so each decision sees the result of the last one. If another process committed first, the
+store raises ``VersionConflict``, the image is read again, and the decision is made again. A caller that is cancelled
+makes no difference: the change is completed, and the image gets what the store has.
 
-Where other processes change the store too, ``follow`` brings their changes into the image, path by path, soon after
-they were made. What was decided elsewhere may thus be missing here for a moment: ``refresh`` ends that moment.
+If other processes change the store too, ``follow`` brings their changes into the image, path by path, soon after they
+are committed. The image may lack such a change for a moment; ``refresh`` waits until it has it.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ logger = logging.getLogger("semel.metadata")
 Result = TypeVar("Result")
 Changed: TypeAlias = Callable[[ClusterImage, ClusterImage, Sequence[Change]], None]
 
-# Every conflict means that another commit got through; this many in a row means that something is wrong.
+# Every conflict means that another commit succeeded; this many in a row mean that something is wrong.
 _ATTEMPTS_MAX = 100
-# What an operation has on the wire besides path and value: about.
+# About how many bytes an operation has on the wire besides its path and value.
 _OPERATION_BYTES = 60
 
 
@@ -75,12 +75,12 @@ class ClusterMetadata:
 
     @classmethod
     async def load(cls, store: MetadataStore, *, new_cluster_id: Callable[[], str]) -> ClusterMetadata:
-        """Read the cluster, or found it: the first one to ask gives it its id."""
+        """Read the cluster from the store. In an empty store, begin a new cluster with a new id."""
         while (known := await store.get(paths.CLUSTER_ID)) is None:
             try:
                 await compare_and_set(store, paths.CLUSTER_ID, new_cluster_id().encode(), None)
             except VersionConflict:
-                continue  # Another broker founded it meanwhile.
+                continue  # Another broker has begun it meanwhile.
         image, versions = await _read(store, known.value.decode())
         return cls(store, image, versions)
 
@@ -90,21 +90,23 @@ class ClusterMetadata:
 
     @property
     def takes_any_commit(self) -> bool:
-        """Whether the store takes changes of any size at once."""
+        """Whether the store accepts commits of any size."""
         return self._store.commit_bytes_max is None
 
     def fits_one_commit(self, changes: Sequence[Change]) -> bool:
-        """Whether the store takes all of it at once."""
+        """Whether the store accepts all these changes in one commit."""
         bytes_max = self._store.commit_bytes_max
         return bytes_max is None or sum(map(_size_bytes, changes)) <= bytes_max
 
     def room(self) -> CommitRoom:
-        """For the changes of one commit, as many as the store takes at once."""
+        """Return an empty ``CommitRoom``, which counts the changes of one commit."""
         return CommitRoom(self._store.commit_bytes_max)
 
     def fitting(self, changes: Sequence[Change]) -> tuple[Change, ...]:
-        """The first of these changes, as many as the store takes at once: for changes that are each right alone, and
-        are decided again until there are none."""
+        """Return the first of these changes, as many as the store accepts in one commit.
+
+        It is for changes that are each right without the others, and are decided again until none are left.
+        """
         return tuple(itertools.takewhile(self.room().takes, changes))
 
     async def change(self, decide: Callable[[ClusterImage], Decision[Result]]) -> Decision[Result]:
@@ -128,18 +130,18 @@ class ClusterMetadata:
         return stop
 
     def follow(self) -> None:
-        """From now on, what other processes change is in the image soon after it is in the store."""
+        """From now on, bring changes by other processes into the image soon after they are in the store."""
         self._stop_following = self._store.watch("/", self._changed_in_store)
 
     async def refresh(self) -> None:
-        """Returns when everything that was committed before this call is in the image. Raises ``StorageError``."""
+        """Return when everything that was committed before this call is in the image. Raises ``StorageError``."""
         await self._store.refresh()
         await self._bring_up_to_date()
 
     def after_refresh(self, then: Callable[[bool], None]) -> None:
-        """Call ``then`` after a refresh that begins from now on; with False, if the store gave no answer.
+        """Call ``then(True)`` after a refresh that begins after this call; ``then(False)`` if the store did not answer.
 
-        One refresh serves all that ask while another one is under way.
+        All callers that come while a refresh is in progress share the next one.
         """
         self._awaiting_refresh.append(then)
         if self._refreshing is None:
@@ -164,7 +166,7 @@ class ClusterMetadata:
             self._refreshing = None
 
     async def close(self) -> None:
-        """Wait for the changes that are under way. The store belongs to the code that opened it."""
+        """Wait for the changes that are in progress. The store must be closed by the code that opened it."""
         self._stop_following()
         reading = [task for task in (self._following, self._refreshing) if task is not None]
         await asyncio.gather(*self._running, *reading, return_exceptions=True)
@@ -217,7 +219,7 @@ class ClusterMetadata:
                 for path in sorted(stale):
                     known = await self._store.get(path)
                     if (None if known is None else known.version) == self._versions.get(path):
-                        continue  # A change of this process, or one that was read again meanwhile.
+                        continue  # A change by this process, or one that has been read meanwhile.
                     try:
                         changes += _changes_at(self._image, path, known)
                     except DecodeError as error:
@@ -243,18 +245,18 @@ class ClusterMetadata:
     def _ended(self, task: asyncio.Task[object]) -> None:
         del self._running[task]
         if not task.cancelled():
-            task.exception()  # Its caller may be gone, and no other code needs the error.
+            task.exception()  # Marks it as retrieved: the caller may be gone, and no other code needs the error.
 
 
 class CommitRoom:
-    """How much more one commit takes."""
+    """How many more bytes fit into one commit."""
 
     def __init__(self, bytes_max: int | None) -> None:
         self._left_bytes = bytes_max
         self._is_empty = True
 
     def takes(self, change: Change) -> bool:
-        """Whether this change fits too, and then it has its place. A commit has one change at least."""
+        """Count this change, and return whether it fits into the commit. The first change always fits."""
         if self._left_bytes is None:
             return True
         self._left_bytes -= _size_bytes(change)
@@ -276,14 +278,14 @@ _ANY_VERSION = _AnyVersion()
 
 
 def _with_epoch(change: Change, version: int | None) -> Change:
-    """A broker's epoch is the version of its registration."""
+    """Set the epoch of a broker that has registered: the version of its registration."""
     if isinstance(change, BrokerRegistered) and version is not None:
         return BrokerRegistered(replace(change.broker, epoch=version))
     return change
 
 
 def _changes_at(image: ClusterImage, path: str, known: Versioned | None) -> list[Change]:
-    """What it means for the cluster that a path has this value now, or none. Raises DecodeError."""
+    """Return the changes of the cluster if a path has this value now, or none. Raises DecodeError."""
     value = None if known is None else known.value
     if path == paths.CONTROLLER:
         return [ControllerChanged(None if value is None else paths.decode_controller(value))]
@@ -308,11 +310,11 @@ def _changes_at(image: ClusterImage, path: str, known: Versioned | None) -> list
         case paths.ACLS | paths.USERS | paths.QUOTAS:
             return [_security_at(path, value)]
         case _:
-            return []  # Nothing of the image.
+            return []  # The value at this path is not part of the image.
 
 
 def _configs_at(path: str, value: bytes | None) -> Change:
-    from urllib.parse import unquote  # Most clusters have none of it.
+    from urllib.parse import unquote  # Imported here because most clusters do not need it.
 
     folder, _, name = path.rpartition("/")
     configs = {} if value is None else paths.decode_configs(path, value)
@@ -321,7 +323,7 @@ def _configs_at(path: str, value: bytes | None) -> Change:
 
 
 def _security_at(path: str, value: bytes | None) -> Change:
-    from semel.metadata.security_paths import decode_security  # Most clusters have none of it.
+    from semel.metadata.security_paths import decode_security  # Imported here because most clusters do not need it.
 
     return decode_security(path, value)
 
@@ -331,7 +333,7 @@ def _checks(decision: Decision[Any], versions: dict[str, int]) -> list[Check]:
 
 
 def _nothing() -> None:
-    """Used until the store is followed."""
+    """Do nothing: what ``close`` calls if the store was never followed."""
 
 
 def _operation(change: Change, versions: dict[str, int]) -> Operation:

@@ -1,8 +1,8 @@
-"""What may happen to topics: pure decisions about create, delete and grow.
+"""Pure decisions about topics: CreateTopics, DeleteTopics and CreatePartitions.
 
-Every function takes the image and the request, changes nothing, and returns the changes that would fulfil it together
-with one result per item, in the order asked. One bad item leaves the others alone. Codes and wording of refusals are
-Apache Kafka's, where Kafka has them. Topic ids are handed in: the core draws no random numbers.
+Every function takes the image and the request, changes nothing, and returns the changes that carry it out, with one
+result per item, in the order of the request. A wrong item does not affect the others. Error codes and messages are
+Apache Kafka's, where Kafka has them. Topic ids are arguments: this code is deterministic and draws no random numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
-    """The broker's settings that decide about topics, as they are now."""
+    """The present values of the broker's settings for topics."""
 
     num_partitions: int = 1
     default_replication_factor: int = 1
@@ -46,17 +46,17 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Result]):
-    """What is to be changed, in one commit, and what to answer once it is."""
+    """The changes to commit, all at once, and the results to return once they are committed."""
 
     changes: tuple[Change, ...]
     results: tuple[Result, ...]
     brokers: tuple[int, ...] = ()
-    """Those whose registrations it rests on: it is decided again if one of them has registered since."""
+    """The brokers whose registrations it depends on: it is decided again if one of them has registered since."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be created. ``None`` asks for the default; ``assignments`` are (partition, replicas) pairs."""
+    """A topic to be created. ``None`` means the default; ``assignments`` are (partition, replicas) pairs."""
 
     id: ClassVar[None] = None
     name: str
@@ -68,7 +68,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicToDelete:
-    """Either a name or an id."""
+    """A topic to be deleted, by its name or its id."""
 
     name: str | None = None
     id: UUID | None = None
@@ -76,7 +76,7 @@ class TopicToDelete:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic is to have, and where the added ones are to lie (``None``: anywhere)."""
+    """How many partitions a topic is to have, and the replicas of the new ones (``None``: placed automatically)."""
 
     id: ClassVar[None] = None
     name: str
@@ -86,7 +86,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TopicResult:
-    """What became of one item: the topic as it now is (or was, if deleted), or why not."""
+    """The result of one item: the topic as it now is (or was, if deleted), or the refusal."""
 
     name: str | None
     topic: Topic | None = None
@@ -97,7 +97,7 @@ class TopicResult:
 def create_topics(
     image: ClusterImage, topics: Sequence[NewTopic], *, policy: TopicPolicy, new_id: Callable[[], UUID]
 ) -> Decision[TopicResult]:
-    """Create topics. Names that stand twice in the request are refused once each."""
+    """Create topics. A name that is in the request twice is refused, with one result."""
     asked = Counter(topic.name for topic in topics)
     decision = _Draft(image)
     if sum(_partitions_asked(topic, policy) for topic in topics) > PARTITIONS_PER_REQUEST_MAX:
@@ -121,7 +121,7 @@ def create_topics(
 def delete_topics(
     image: ClusterImage, topics: Sequence[TopicToDelete], *, policy: TopicPolicy
 ) -> Decision[TopicResult]:
-    """Delete topics by name or id; a topic that is named twice, in whatever way, is refused every time."""
+    """Delete topics by name or id. A topic that is in the request twice, by name or by id, is refused each time."""
     found = [_find(image, wanted) for wanted in topics]
     times = Counter(topic.name for topic in found if isinstance(topic, Topic))
     changes: list[Change] = []
@@ -144,7 +144,7 @@ def delete_topics(
 def create_partitions(
     image: ClusterImage, topics: Sequence[NewPartitions], *, policy: TopicPolicy
 ) -> Decision[TopicResult]:
-    """Let topics grow. Existing partitions stay as they are."""
+    """Add partitions to topics. Existing partitions are not changed."""
     asked = Counter(topic.name for topic in topics)
     decision = _Draft(image)
     for wanted in topics:
@@ -155,7 +155,7 @@ def create_partitions(
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
             if topic.is_internal:
-                # Which partition holds an id follows from how many there are: with more, all would be forgotten.
+                # The number of partitions decides which one holds an id: with more, all ids would be lost.
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"The number of partitions of the internal topic {topic.name} is fixed."
                 )
@@ -169,7 +169,7 @@ def create_partitions(
 
 
 class _Draft:
-    """A decision in the making: later items are judged with the earlier ones accepted."""
+    """The draft of a decision: later items are checked against the image and the items accepted before them."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
@@ -225,7 +225,7 @@ def _new_topic(decision: _Draft, wanted: NewTopic, policy: TopicPolicy, new_id: 
 
 
 def checked_topic_configs(configs: Mapping[str, str | None], policy: TopicPolicy) -> dict[str, str]:
-    """The configs as they will be stored, or INVALID_CONFIG."""
+    """Return the configs as they will be stored, or raise INVALID_CONFIG."""
     absent = [name for name, text in configs.items() if text is None]
     if absent:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(absent)}")

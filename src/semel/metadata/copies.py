@@ -1,12 +1,12 @@
-"""The two files of the embedded store: which of them says what was acknowledged. Reads files, writes none.
+"""The two files of the embedded store: which of them has everything that was acknowledged. Reads files, writes none.
 
 Every commit is written to the first file and synced, then to the second and synced, and only then acknowledged. So
-without damage the first file is never behind the second, and never are both torn. That makes the choice at a start
-simple, whatever happened to one of them: the file that is whole and has the highest sequence number is right, and the
-other one is made equal to it. ``docs/design/metadata.md`` goes through the cases.
+without damage the first file is never behind the second, and the two are never torn at the same time. So the choice at
+a start is simple, whatever happened to one of them: the file that is whole and has the highest sequence number is
+right, and the other one is made equal to it. ``docs/design/metadata.md`` has all cases.
 
-Refused is what two damages left: no file is whole, or the one that is not whole has a sound record above the one that
-is. Then something that was acknowledged would be forgotten.
+A start is refused if both were damaged: no file is whole, or the one that is not whole has a sound record with a higher
+sequence number than the whole one. Otherwise acknowledged changes could be lost.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ COPY_SUFFIX: Final = ".copy"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is at the path of one of the two files."""
+    """One of the two files, as it was read."""
 
     path: str
     data: bytes | None
     """``None`` if there is no file, or it cannot be read."""
     contents: Contents | None
-    """``None`` if there is nothing to be read as a metadata file."""
+    """``None`` if the file cannot be read as a metadata file."""
     trouble: str | None
-    """What is wrong with it, in one sentence; ``None`` if it is whole."""
+    """What is wrong with the file, in one sentence; ``None`` if it is whole."""
     is_missing: bool = False
 
     @property
@@ -46,12 +46,12 @@ class Found:
 
 
 def paths_of(path: str) -> tuple[str, str]:
-    """The two files of the store at ``path``, in the order in which a commit is written to them."""
+    """The paths of the two files of the store at ``path``, in the order in which a commit is written to them."""
     return path, path + COPY_SUFFIX
 
 
 def look(disk: Disk, path: str) -> tuple[Found, Found]:
-    """What is at the two paths. Nothing is changed."""
+    """Read the two files of the store at ``path``. Nothing is changed."""
     first, second = paths_of(path)
     return _look_at(disk, first), _look_at(disk, second)
 
@@ -79,11 +79,11 @@ def _look_at(disk: Disk, path: str) -> Found:
 
 
 def choose(found: tuple[Found, Found]) -> Found:
-    """The file that is right. Raises ``StorageError`` naming both if what is left would forget acknowledged changes."""
+    """Return the right file. Raises ``StorageError``, which names both, if acknowledged changes could be lost."""
     whole = [file for file in found if file.is_whole]
     if not whole:
         raise StorageError(_refusal(found))
-    right = max(whole, key=_sequence)  # The first of two that are equal.
+    right = max(whole, key=_sequence)  # If they are equal, the first one.
     other = found[1] if right is found[0] else found[0]
     if other.sequence_seen > _sequence(right):
         raise StorageError(_refusal(found))
@@ -96,7 +96,7 @@ def choose(found: tuple[Found, Found]) -> Found:
 
 
 def longest_sound(found: tuple[Found, Found]) -> Found | None:
-    """The file whose sound beginning reaches furthest, for an operator who accepts the loss of what is behind it."""
+    """Return the file with the longest sound part, for an operator who accepts the loss of what comes after it."""
     readable = [file for file in found if file.contents is not None]
     return max(readable, key=_sequence) if readable else None
 

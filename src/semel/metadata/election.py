@@ -1,11 +1,11 @@
-"""Elections: which broker leads a partition after one has come, gone or resigned. Pure decisions on an image.
+"""Leader election, after a broker has registered, gone or resigned. Pure decisions on an image.
 
-The law: a partition is led by a member of its in-sync set, under a leader epoch that no leader before had. The only
-exception is ``unclean``, which a person asks for. Each function returns the topics as they should be, changes nothing,
-and returns nothing where nothing has to change. Two controllers that decide at once cost a conflict and no harm.
+The law: a partition is led by a member of its in-sync set, under a leader epoch that no earlier leader had. The only
+exception is ``unclean``, which an administrator requests. Each function returns the altered topics, without those that
+need no change, and changes nothing itself. Two controllers that decide at the same time cause a conflict and no harm.
 
-A partition whose in-sync replicas are all gone stays as it is: one of them that comes back on its own disk leads it. A
-partition with an *empty* in-sync set waits for ``unclean``: no replica is known to have what was acknowledged.
+A partition whose in-sync replicas are all gone is not changed: one of them that comes back with its own disk leads it.
+A partition with an *empty* in-sync set waits for ``unclean``: no replica is known to have what was acknowledged.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from semel.metadata.image import ClusterImage, PartitionState, Topic, TopicAlter
 from semel.types import TopicPartition
 
 PARTITIONS_PER_COMMIT: Final = 5000
-"""So that no decision is long. How much of it the store takes at once is ``ClusterMetadata.fitting``'s to say."""
+"""The limit for one decision, so that it does not take long. ``ClusterMetadata.fitting`` limits the bytes."""
 
 Altered: TypeAlias = tuple[TopicAltered, ...]
 
 
 def elect(image: ClusterImage, *, partitions_max: int | None = None) -> Altered:
-    """Replace the leaders that are gone, and take the brokers that are gone out of the in-sync sets.
+    """Replace the leaders that are gone, and remove the brokers that are gone from the in-sync sets.
 
-    The first of the replicas that is registered and in sync leads. A set is never emptied. ``partitions_max``: decide
-    about so many topics as have that many partitions, at least one; about the rest on the next image.
+    The first of the replicas that is registered and in sync becomes the leader. A set is never emptied.
+    ``partitions_max`` limits the partitions of all topics in the decision, but there is at least one topic; the caller
+    decides about the others with the next image.
     """
     brokers = image.brokers
 
@@ -42,10 +43,10 @@ def elect(image: ClusterImage, *, partitions_max: int | None = None) -> Altered:
 
 
 def resign(image: ClusterImage, node_id: int, *, partitions_max: int | None = None) -> Altered:
-    """A controlled stop of ``node_id``: other registered in-sync replicas lead what it leads, and it leaves the in-sync
-    sets. Where there is no other it stays: without it there would be no leader.
+    """Controlled shutdown of ``node_id``: other registered in-sync replicas become leaders of the partitions that it
+    leads, and it leaves the in-sync sets. If there is no other one it stays, because there would be no leader.
 
-    The broker must not fetch any more, or the new leaders let it join again.
+    The broker must not fetch any more, or the new leaders would add it to the in-sync sets again.
     """
 
     def resigned(_topic: Topic, _partition: int, state: PartitionState) -> PartitionState:
@@ -59,11 +60,12 @@ def resign(image: ClusterImage, node_id: int, *, partitions_max: int | None = No
 def leave_isr(
     image: ClusterImage, node_id: int, keep: Callable[[str, int], bool], *, partitions_max: int | None = None
 ) -> Altered:
-    """``node_id`` may have lost records: it leaves the in-sync sets, and the leadership of these partitions.
+    """Remove ``node_id``, which may have lost records, from the in-sync sets and from the leadership of partitions.
 
-    To be committed before it is registered, or with it. ``keep``: the partitions (topic, number) that it certainly has
-    all of. A set in which it was the last is empty then, and the partition waits for ``unclean``. A partition that has
-    no other replica stays as it is: no other broker could know more.
+    To be committed before the broker is registered, or with its registration. ``keep`` is true for the partitions
+    (topic, number) of which it certainly has all records. If it was the last member of a set, the set is then empty,
+    and the partition waits for ``unclean``. A partition without another replica is not changed: no other broker could
+    have more records.
     """
 
     def left(topic: Topic, partition: int, state: PartitionState) -> PartitionState:
@@ -77,7 +79,7 @@ def leave_isr(
 
 
 def prefer(image: ClusterImage, *, only: TopicPartition | None = None, partitions_max: int | None = None) -> Altered:
-    """The preferred leader, the first of the replicas, leads where it is registered and in sync."""
+    """Elect the preferred leaders, the first of the replicas, where they are registered and in sync."""
 
     def preferred(topic: Topic, partition: int, state: PartitionState) -> PartitionState:
         if only is not None and only != (topic.name, partition):
@@ -91,10 +93,10 @@ def prefer(image: ClusterImage, *, only: TopicPartition | None = None, partition
 def unclean(
     image: ClusterImage, topic: str, partition: int, *, node_id: int | None = None
 ) -> TopicAltered | KafkaError:
-    """A leader for a partition that has none, by hand: records that were acknowledged may be lost.
+    """Elect a leader for a partition that has none, even if acknowledged records are lost by that.
 
-    An in-sync replica, if one is registered; otherwise ``node_id``, or the first replica that is registered, which is
-    then the only member of the in-sync set. Returns the refusal, with Kafka's codes.
+    An in-sync replica becomes leader, if one is registered; otherwise ``node_id``, or the first replica that is
+    registered, which is then the only member of the in-sync set. A refusal is returned, with Kafka's error codes.
     """
     state = image.partition(topic, partition)
     asked = TopicPartition(topic, partition)
@@ -137,7 +139,7 @@ def _altered(
 
 
 def _with(state: PartitionState, leader: int | None, isr: tuple[int, ...]) -> PartitionState:
-    """The same object if nothing is different."""
+    """Return the state with this leader and in-sync set: the same object if nothing is different."""
     if leader == state.leader and isr == state.isr:
         return state
     leader_epoch = state.leader_epoch if leader == state.leader else state.leader_epoch + 1

@@ -1,12 +1,12 @@
-"""The metadata of a cluster of one node: everything in memory, every change in two files first.
+"""The metadata store of a cluster of one node: all values in memory, and every change written to two files first.
 
 The law: a change is applied and reported only after its record is synced in the first file and then in the second, so
-that the damage of one file loses nothing (see ``copies``). One commit is on its way to the disk at a time, so the next
-is decided on what the last one left.
+that damage to one file loses nothing (see ``copies``). One commit is written at a time, so the next one is checked
+against its result.
 
-A write that finds no room is taken back: the change is refused and the next one is tried. If a write fails for another
-reason, or a sync fails, nothing is known about the end of the file, and the store takes no more changes: what it holds
-can be read, and a restart reads what the disk kept.
+If the disk is full, what was written is removed again: the change is refused, and the next one is tried. If a write
+fails for another reason, or a sync fails, the end of the file is unknown, and the store accepts no more changes: its
+values can be read, and a restart reads what is on the disk.
 
 Ephemeral values are never written. Their session is this process, so they end when it does.
 """
@@ -27,7 +27,7 @@ from semel.metadata.change_file import Contents, Entry, Record
 from semel.metadata.store import Check, Delete, Operation, Put, VersionConflict, Versioned
 from semel.metadata.store_files import NoRoom, StoreFile, append_to_both, open_files
 
-# A file is rewritten when it has this size and more than half of it says what is no longer true.
+# A file is rewritten when it has this size and more than half of it is outdated.
 REWRITE_SIZE_BYTES_MIN = 64 * 1024
 
 _Answer = asyncio.Future[list[int | None]]
@@ -76,8 +76,8 @@ class EmbeddedStore:
     ) -> EmbeddedStore:
         """Load the files, making the one that is behind or damaged equal to the other, or begin empty ones.
 
-        ``give_room`` is called when the disk is full, and returns whether it is worth another try: a topic must be
-        deletable then. Blocks; raises ``StorageError`` if acknowledged changes may be lost.
+        ``give_room`` is called when the disk is full, and returns whether to try once more: deleting a topic must be
+        possible then. Blocks; raises ``StorageError`` if acknowledged changes may be lost.
         """
         files, contents = open_files(disk, path)
         return cls(disk, path, files, contents, worker, rewrite_size_bytes_min, give_room)
@@ -101,7 +101,7 @@ class EmbeddedStore:
         return await answer
 
     async def refresh(self) -> None:
-        """No other process commits here."""
+        """Do nothing: no other process commits here."""
 
     def watch(self, prefix: str, changed: Callable[[str], None]) -> Callable[[], None]:
         key = object()
@@ -115,18 +115,18 @@ class EmbeddedStore:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the files as they are, as a process that dies would. Their worker must have ended or be idle."""
+        """Close the files as they are, as when a process dies. Their worker must have ended or be idle."""
         self._failure = self._failure or "the metadata store is closed"
         self._ephemeral.clear()
         for file in self._files:
             file.file.close()
 
     def _proceed(self) -> None:
-        """Begin what waits, until something has to wait for the disk."""
+        """Begin the queued commits, until one has to wait for the disk."""
         while self._queue and not self._writing:
             operations, answer = self._queue.popleft()
             if answer.cancelled():
-                continue  # Its caller is gone, and nothing was begun.
+                continue  # Its caller was cancelled, and it had not begun.
             if self._failure is not None:
                 answer.set_exception(StorageError(self._failure))
                 continue
@@ -221,7 +221,7 @@ class EmbeddedStore:
                     assert_never(operation)
         if not answer.done():
             answer.set_result(versions)
-        # The author runs only when the loop comes round to it: after these.
+        # The caller of ``commit`` continues in a later turn of the event loop, so the watches are called before it.
         changed_paths = [operation.path for operation in operations if not isinstance(operation, Check)]
         for prefix, changed in list(self._watches.values()):
             for path in changed_paths:

@@ -1,18 +1,18 @@
-"""How the cluster is written into the metadata store.
+"""The paths and values of the cluster's metadata in the metadata store.
 
     /cluster/id                 the cluster's id, as text
-    /features                   the levels of the cluster's features; where a cluster has one node, its settings say so
+    /features                   the levels of the cluster's features; in a cluster of one node its settings have them
     /topics/<name>              id, partitions and configs of a topic
-    /config/brokers/default     what was altered for all brokers while they run
-    /config/brokers/<id>        what was altered for one
-    /config/groups/<id>         what is set on a group; its id is percent-encoded
-    /config/client-metrics/<name>   a subscription to the metrics of clients; its name is percent-encoded
+    /config/brokers/default     the dynamic configs of all brokers
+    /config/brokers/<id>        the dynamic configs of one broker
+    /config/groups/<id>         the configs of a group; its id is percent-encoded
+    /config/client-metrics/<name>   a client metrics subscription; its name is percent-encoded
     /latest_producer_id_block   the last block of producer ids that was claimed (see ``producer_id_blocks``)
-    /brokers/<id>               a broker that lives: ephemeral
-    /controller                 the broker that does the chores: ephemeral
+    /brokers/<id>               a registered broker: ephemeral
+    /controller                 the broker that is the controller: ephemeral
     /acls, /users, /quotas      see ``security_paths``
 
-Values are JSON with sorted keys, so that the same state is the same bytes. A value that another version of Semel wrote
+Values are JSON with sorted keys, so that the same state has the same bytes. A value that another version of Semel wrote
 may have keys that this one does not know; they are ignored.
 """
 
@@ -57,7 +57,7 @@ def client_metrics_path(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name that may have any character, as one part of a path. ZooKeeper has no node of the name ``.`` or ``..``."""
+    """Return a name, which may have any character, as one part of a path. ZooKeeper has no nodes ``.`` and ``..``."""
     from urllib.parse import quote  # Most clusters have no such name, and a start should not pay for the import.
 
     return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
@@ -68,7 +68,7 @@ def broker_path(node_id: int) -> str:
 
 
 def encode_topic(topic: Topic) -> bytes:
-    """A partition is a row: leader (null for none), leader epoch, partition epoch, replicas, in-sync replicas."""
+    """Encode a topic. A partition is a row: leader (or null), leader epoch, partition epoch, replicas, in-sync set."""
     partitions = [
         [state.leader, state.leader_epoch, state.partition_epoch, list(state.replicas), list(state.isr)]
         for state in topic.partitions
@@ -97,7 +97,7 @@ def decode_configs(path: str, value: bytes) -> dict[str, str]:
 
 
 def encode_broker(broker: Broker) -> bytes:
-    """Without its epoch, which is the version of this value."""
+    """Encode a broker without its epoch, which is the version of this value."""
     document: dict[str, Any] = {"host": broker.host, "port": broker.port, "rack": broker.rack}
     if broker.inter_broker is not None:
         document["inter_broker"] = list(broker.inter_broker)

@@ -1,8 +1,8 @@
-"""On which brokers the replicas of a topic lie. Pure: the same cluster and topic id give the same answer.
+"""The placement of a topic's replicas on brokers. Pure: the same cluster and topic id give the same result.
 
-Leaders go round all brokers, beginning where the topic's id says, so that many small topics spread too. Partitions with
-the same leader have different followers, so that the load of a broker that dies falls on several. No rack gets a second
-replica of a partition while there is one that has none.
+Leaders go round all brokers, and the topic's id decides where they begin, so that many small topics are spread too.
+Partitions with the same leader have different followers, so that the load of a broker that dies is spread over several.
+No rack gets a second replica of a partition while there is a rack without one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from semel.types import TopicPartition
 def place(
     brokers: Mapping[int, Broker], topic_id: UUID, partitions: range, *, replication_factor: int
 ) -> tuple[PartitionState, ...]:
-    """New partitions with the numbers ``partitions``, each led by its first replica."""
+    """Return new partitions with the numbers ``partitions``, each led by its first replica."""
     if replication_factor > len(brokers):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -37,8 +37,9 @@ def place(
 def assign(
     brokers: Mapping[int, Broker], assignments: Sequence[Sequence[int]], *, replication_factor: int | None
 ) -> tuple[PartitionState, ...]:
-    """New partitions on the brokers that the request names. All have as many replicas as ``replication_factor``, or,
-    when there are no partitions before them, as the first.
+    """Return new partitions with the replicas that the request names.
+
+    All must have ``replication_factor`` replicas, or, if that is ``None``, as many as the first one.
     """
     partitions = []
     for replicas in assignments:
@@ -55,9 +56,10 @@ def new_partition(replicas: tuple[int, ...]) -> PartitionState:
 def reordered(
     image: ClusterImage, topic_partition: TopicPartition, replicas: tuple[int, ...] | None
 ) -> tuple[TopicAltered, ...]:
-    """The same replicas of a partition in another order: the first of them is preferred as its leader.
+    """Return the change that gives a partition its replicas in another order: the first one is the preferred leader.
 
-    ``None`` asks to end a move of replicas. Raises ``KafkaError``: there is no such move, and none is begun.
+    ``None`` requests the end of a reassignment. Raises ``KafkaError`` for that, and for other replicas than the present
+    ones: Semel does not move replicas.
     """
     name, index = topic_partition
     state = image.partition(name, index)
@@ -103,7 +105,10 @@ def _refuse(message: str) -> KafkaError:
 
 
 def _replicas(brokers: Mapping[int, Broker], order: list[int], turn: int, replication_factor: int) -> tuple[int, ...]:
-    """The leader is the broker whose turn it is; who follows first moves on by one with every round."""
+    """Return the replicas of one partition.
+
+    The leader is the broker at ``turn``. The broker that is its first follower is the next one with every round.
+    """
     rounds, leader = divmod(turn, len(order))
     others = order[leader + 1 :] + order[:leader]
     first = rounds % len(others) if others else 0
@@ -119,6 +124,6 @@ def _replicas(brokers: Mapping[int, Broker], order: list[int], turn: int, replic
 
 
 def _rack(brokers: Mapping[int, Broker], node_id: int) -> str | int:
-    """Its rack; a broker that names none stands alone."""
+    """Return the rack of a broker; a broker without one counts as a rack of its own."""
     rack = brokers[node_id].rack
     return node_id if rack is None else rack

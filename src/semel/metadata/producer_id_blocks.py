@@ -1,8 +1,8 @@
 """Blocks of producer ids, claimed in the metadata store.
 
-One value, ``/latest_producer_id_block``, says which block was claimed last, and by which broker. A claim writes the
-block after it, by compare-and-set: of two brokers that read the same value one gets the block, and the other reads
-again and gets the next.
+One value, ``/latest_producer_id_block``, is the block that was claimed last, with the broker that claimed it. A claim
+writes the block after it, by compare-and-set: of two brokers that read the same value one gets the block, and the other
+reads again and gets the next one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from semel.metadata.store import Delete, MetadataStore, Operation, Put, VersionC
 from semel.types import INT64_MAX
 
 BLOCK_SIZE: Final = 1000
-# Where the first id that was not claimed was kept before.
+# The path where earlier versions of Semel kept the first id that was not claimed.
 FORMER_PATH: Final = "/producer_ids"
 
 
 async def claim_producer_ids(store: MetadataStore, *, node_id: int) -> range:
-    """A block of ids that no other claim returns, before or after, on this broker or another.
+    """Claim a block of ids that no other claim returns, before or after, on this broker or another.
 
-    If the store fails in the middle, the block may be claimed although no broker got it. Then it is never given out.
+    If the store fails meanwhile, the block may be claimed although no broker received it. Then it is never used.
     """
     while True:
         known = await store.get(LATEST_PRODUCER_ID_BLOCK)
@@ -44,7 +44,7 @@ async def claim_producer_ids(store: MetadataStore, *, node_id: int) -> range:
         try:
             await store.commit(operations)
         except VersionConflict:
-            continue  # Another broker got this block. Every such round hands one out, so it ends.
+            continue  # Another broker got this block. In every such round a broker gets a block, so this ends.
         return range(first, first + BLOCK_SIZE)
 
 
@@ -53,6 +53,6 @@ def _number(path: str, value: bytes, name: str) -> int:
     if isinstance(number, str) and number.isascii() and number.isdigit():
         number = int(number)
     if not isinstance(number, int):
-        # To begin at 0 again would hand ids out twice.
+        # Beginning at 0 again would give ids out twice.
         raise DecodeError(f"{path} holds {value[:200]!r}, which does not say {name}")
     return number

@@ -1,8 +1,9 @@
-"""What may happen to client quotas: pure decisions about AlterClientQuotas, and what DescribeClientQuotas finds.
+"""Pure decisions about client quotas: AlterClientQuotas, and the answer to DescribeClientQuotas.
 
-One result for each entry, in the order asked; an entry is fulfilled as a whole or not at all, and a bad one leaves the
-others alone. Codes and wording are Apache Kafka's. An entity that stands twice in a request is refused both times,
-where Kafka takes the first; an address is an address, where Kafka also takes a name that it can resolve.
+There is one result for each entry, in the order of the request; an entry is carried out as a whole or not at all, and a
+wrong one does not affect the others. Error codes and messages are Apache Kafka's. An entity that is in a request twice
+is refused both times, where Kafka accepts the first; an ``ip`` must be an address, where Kafka also accepts a host name
+that it can resolve.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from semel.security.quotas import (
 )
 
 Parts: TypeAlias = tuple[tuple[str, str | None], ...]
-"""Of an entity, as a request names it: kinds, and names or None for the default."""
+"""The parts of an entity, as a request names it: pairs of a kind and a name, or None for the default."""
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 _KINDS: Final = (USER, CLIENT_ID, IP)
 
-# The greatest value of those that are whole numbers; None for those that may have a fraction.
+# The greatest value of each quota that must be a whole number; None for a quota that may have a fraction.
 _OF_CLIENTS: Final = {
     PRODUCER_BYTE_RATE: 2**63 - 1,
     CONSUMER_BYTE_RATE: 2**63 - 1,
@@ -50,7 +51,7 @@ _FRACTION_MAX: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntry:
-    """What shall be set for one entity; None removes a quota. A name may be there twice, and is then refused."""
+    """The quotas to set for one entity; None removes a quota. If a name is there twice, the entry is refused."""
 
     parts: Parts
     quotas: tuple[tuple[str, float | None], ...]
@@ -63,7 +64,7 @@ class QuotaResult:
 
 
 class Match(IntEnum):
-    """Kafka's numbers for how a filter means a kind."""
+    """Kafka's numbers for how a filter matches the names of a kind."""
 
     EXACT = 0
     DEFAULT = 1
@@ -102,7 +103,7 @@ def alter_client_quotas(image: ClusterImage, entries: Sequence[QuotaEntry]) -> D
 def describe_client_quotas(
     image: ClusterImage, wanted: Sequence[QuotaFilterPart], *, strict: bool
 ) -> list[tuple[QuotaEntity, Quotas]]:
-    """The entities that have all these parts, and with ``strict`` no others. Raises KafkaError."""
+    """Return the entities that have all these parts, and with ``strict`` no others. Raises KafkaError."""
     by_kind: dict[str, QuotaFilterPart] = {}
     for part in wanted:
         _check_filter_part(part, by_kind)
@@ -161,7 +162,7 @@ def _check_value(entity: QuotaEntity, name: str, value: float) -> None:
     allowed: Mapping[str, int | None] = _OF_CLIENTS if entity.ip is None else _OF_ADDRESSES
     if name not in allowed:
         raise _invalid(f"Invalid configuration key {name}")
-    if not value > 0 or math.isinf(value):  # Nor one that is no number.
+    if not value > 0 or math.isinf(value):  # This also refuses NaN.
         raise _invalid(f"Quota {name} must be greater than 0")
     most = allowed[name]
     if most is None:

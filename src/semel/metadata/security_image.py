@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster's security: ACLs, the passwords of users, quotas. Part of the image."""
+"""The part of the image for the cluster's security: ACLs, SCRAM credentials of users, quotas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Quotas: TypeAlias = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class AclsAltered:
-    """The rules of a pattern as they are now, all of them; none if it has none any more."""
+    """All rules of a pattern after a change; empty if it has none any more."""
 
     pattern: ResourcePattern
     rules: frozenset[AclRule]
@@ -29,7 +29,7 @@ class AclsAltered:
 
 @dataclass(frozen=True, slots=True)
 class UserAltered:
-    """How a user can log in now; empty if it cannot any more."""
+    """All credentials of a user after a change; empty if the user cannot log in any more."""
 
     name: str
     credentials: Credentials
@@ -37,14 +37,17 @@ class UserAltered:
 
 @dataclass(frozen=True, slots=True)
 class UserSecretMade:
-    """It stays: what a stranger sees of users that do not exist is made from it. None if it is lost."""
+    """The cluster's secret was created, from which credentials of unknown users are computed. It never changes.
+
+    ``None``: the secret is lost.
+    """
 
     secret: bytes | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class QuotasAltered:
-    """The quotas of an entity as they are now, all of them."""
+    """All quotas of an entity after a change."""
 
     entity: QuotaEntity
     quotas: Quotas
@@ -59,7 +62,7 @@ class SecurityImage:
     users: Mapping[str, Credentials] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, Quotas] = field(default_factory=dict)
     user_secret: bytes | None = field(default=None, repr=False)
-    """See ``semel.security.sasl.unknown_users``. None until there has been a user."""
+    """The secret for unknown users: see ``semel.security.sasl.unknown_users``. None until there has been a user."""
 
     def apply(self, changes: Iterable[SecurityChange]) -> SecurityImage:
         acls: dict[ResourcePattern, frozenset[AclRule]] = {}
@@ -94,12 +97,12 @@ _NO_SECURITY: Final = SecurityImage()
 
 
 def security_of(image: ClusterImage) -> SecurityImage:
-    """What the image says of security: nothing, the same object each time, where there has never been any."""
+    """Return the security of the image. If there has never been any, an empty one: the same object each time."""
     return image.security or _NO_SECURITY
 
 
 def security_changes_between(before: SecurityImage | None, after: SecurityImage | None) -> list[SecurityChange]:
-    """The changes that turn one into the other."""
+    """Return the changes that turn ``before`` into ``after``."""
     before, after = before or _NO_SECURITY, after or _NO_SECURITY
     changes: list[SecurityChange] = []
     for pattern in dict.fromkeys(pattern for image in (before, after) for pattern, _ in image.acls.items()):

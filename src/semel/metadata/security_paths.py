@@ -1,8 +1,8 @@
-"""How ACLs, users and quotas are written into the metadata store: one value for each pattern, user and entity.
+"""The paths and values of ACLs, users and quotas in the metadata store: one value for each pattern, user and entity.
 
     /acls/<type>:<pattern>:<name>      rows of principal, host, operation, permission
     /users/<name>                      by mechanism: salt, keys and iterations
-    /users/:secret                     a random value that users which do not exist are made up from
+    /users/:secret                     a random value, from which credentials of unknown users are computed
     /quotas/<kind>=<name>,...          by Kafka's name of the quota; a kind without ``=`` is the default
 
 Names are percent-encoded: the ids of groups and transactions may have any character.
@@ -25,7 +25,7 @@ from semel.security.quota_entities import QuotaEntity, Quoted
 from semel.security.sasl.scram_credentials import ScramCredential
 from semel.wire.codes import AclOperation, AclPatternType, AclPermission, AclResourceType, ScramMechanism
 
-# No user is written so: the colon of a name is percent-encoded.
+# No user has this path: a colon in a name is percent-encoded.
 _SECRET: Final = ":secret"
 
 
@@ -42,7 +42,7 @@ def security_path(change: SecurityChange) -> str:
 
 
 def encode_security(change: SecurityChange) -> bytes | None:
-    """The value at its path; ``None`` if there is none any more."""
+    """Return the value at the path of the change; ``None`` if there is no value any more."""
     match change:
         case AclsAltered(_, rules):
             rows = sorted([rule.principal, rule.host, rule.operation.name, rule.permission.name] for rule in rules)
@@ -57,7 +57,10 @@ def encode_security(change: SecurityChange) -> bytes | None:
 
 
 def decode_security(path: str, value: bytes | None) -> SecurityChange:
-    """What a path below one of these three says. Raises DecodeError that does not show the value: it may be secret."""
+    """Return what the value at a path below ``/acls``, ``/users`` or ``/quotas`` means; ``None``: there is no value.
+
+    Raises DecodeError, which does not show the value, since that may be secret.
+    """
     folder, _, name = path.rpartition("/")
     try:
         document: dict[str, Any] = {} if value is None else json.loads(value)

@@ -1,14 +1,14 @@
-"""Where the cluster's metadata lives: a tree of small values, each changed by compare-and-set.
+"""The interface of the metadata store: a tree of small values, each changed by compare-and-set.
 
-Two stores keep this contract: ``embedded``, one node and two files; and ``zookeeper``, for several nodes.
+Two stores implement this contract: ``embedded``, for one node, with two files; and ``zookeeper``, for several nodes.
 ``tests/metadata/test_store_contract.py`` is the contract as tests, and runs on both:
 
 - A path looks like ``/topics/orders``. A value is bytes. A version names one value at one path; it changes with every
   write, and only the store knows how it counts.
 - ``commit`` applies all of its operations or none. Once it has returned, every change survives a power cut. If it
   raises ``VersionConflict``, nothing was changed; if it raises anything else, the outcome is unknown.
-- A watch says that something may have changed, not what: read again. Before a change is reported to its author, every
-  watch in the same process has been called.
+- A watch reports that a value may have changed, not the new value: read it again. Before ``commit`` returns, every
+  watch in the same process has been called with its changes.
 - An ephemeral value lives as long as the session that wrote it: until ``close``, or until the process ends.
 """
 
@@ -28,7 +28,7 @@ class Versioned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write a value: over the version expected, or, with ``None``, where there is nothing yet."""
+    """Write a value, over the expected version; with ``None``, only if there is no value yet."""
 
     path: str
     value: bytes
@@ -44,7 +44,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Change nothing here, but only commit the rest if this path still has this version (``None``: is absent)."""
+    """Change nothing, but commit the other operations only if the path still has this version (``None``: no value)."""
 
     path: str
     expected_version: int | None
@@ -65,27 +65,28 @@ class VersionConflict(SemelError):
 
 class MetadataStore(Protocol):
     commit_bytes_max: int | None
-    """About how many bytes of values a commit may have; ``None``: any."""
+    """About how many bytes a commit may have; ``None``: any number."""
 
     async def get(self, path: str) -> Versioned | None:
-        """The value at a path, at least as new as anything this process has been told."""
+        """Return the value at a path, at least as new as everything that this process has received before."""
 
     async def children(self, path: str) -> list[str]:
-        """The names directly below a path, sorted; none if it does not exist."""
+        """Return the names directly below a path, sorted; none if it does not exist."""
 
     async def commit(self, operations: Sequence[Operation]) -> list[int | None]:
-        """Apply all or none; the new version of each value put, ``None`` for the other operations.
+        """Apply all operations or none. Returns the new version of each value put, ``None`` for other operations.
 
-        Every path stands in at most one operation. Raises ``VersionConflict`` for the first that does not hold.
+        Every path may be in one operation at most. Raises ``VersionConflict`` for the first operation whose expected
+        version is wrong.
         """
 
     async def refresh(self) -> None:
-        """Returns when everything that any process committed before this call can be read here."""
+        """Return when everything that any process committed before this call can be read here."""
 
     def watch(self, prefix: str, changed: Callable[[str], None]) -> Callable[[], None]:
         """Call ``changed`` with every path at or below ``prefix`` that changes, until the function returned is called.
 
-        When the store cannot tell what changed, it calls with ``prefix`` itself: anything below may be different.
+        If the store does not know what changed, it calls ``changed`` with ``prefix``: any value below may be different.
         """
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
-"""The embedded store's two files on a disk: opened after whatever happened, appended to one after the other.
+"""The embedded store's two files on a disk: opening them after a crash or damage, and appending to both in turn.
 
-``copies`` says which file is right; here the other one is made equal to it.
+``copies`` chooses the right file; here the other one is made equal to it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 
 class NoRoom(Exception):
-    """The disk is full. What was written of the change has been taken back, in both files."""
+    """The disk is full. What was written of the change has been removed again from both files."""
 
 
 class StoreFile:
-    """One of the two files, open, and how much of it is sound."""
+    """One of the two files, open, and the size of its sound part."""
 
     __slots__ = ("file", "path", "size_bytes")
 
@@ -35,13 +35,13 @@ class StoreFile:
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> StoreFile:
-        """Open a file that is whole. What was written but not synced when a process died is synced now."""
+        """Open a file that is whole. What was written and not synced when a process died is synced now."""
         file = disk.open(path)
         file.sync()
         return cls(path, file, file.size())
 
     def write(self, data: bytes) -> None:
-        """Write behind the sound part, or raise ``NoRoom`` with nothing left behind it."""
+        """Write after the sound part. If the disk is full, remove what was written again and raise ``NoRoom``."""
         try:
             self.file.write(self.size_bytes, data)
         except OSError as error:
@@ -51,12 +51,12 @@ class StoreFile:
             raise NoRoom(f"{self.path} could not be written ({error})") from error
 
     def take_back(self) -> None:
-        """Cut off what is behind the sound part. Synced: a refused change must not come back with the next start."""
+        """Cut off what comes after the sound part. Synced: a refused change must not be there at the next start."""
         self.file.truncate(self.size_bytes)
         self.file.sync()
 
     def replace(self, disk: Disk, data: bytes) -> bool:
-        """Put a new file in the place of this one; False if there was no room for it, and this one is still whole."""
+        """Replace this file by a new one. Returns False if there was no room for it; this file is then unchanged."""
         beside = _beside(self.path)
         try:
             with contextlib.closing(disk.open(beside, create=True)) as file:
@@ -67,7 +67,7 @@ class StoreFile:
             with contextlib.suppress(OSError):
                 disk.remove(beside)
             return False
-        # From here on a failure is final: after a power cut either file could be the one that is found.
+        # From here on an error is raised: after a power cut either file may be the one that is found.
         disk.rename(beside, self.path)
         disk.sync_directory(os.path.dirname(self.path))
         old, self.file, self.size_bytes = self.file, disk.open(self.path), len(data)
@@ -88,7 +88,7 @@ def append_to_both(first: StoreFile, second: StoreFile, data: bytes) -> None:
 
 
 def open_files(disk: Disk, path: str) -> tuple[tuple[StoreFile, StoreFile], Contents]:
-    """The files of the store at ``path``, equal and synced, and what they say. Raises ``StorageError``."""
+    """Return the files of the store at ``path``, equal and synced, and their contents. Raises ``StorageError``."""
     for file_path in copies.paths_of(path):
         disk.remove(_beside(file_path))
     contents = _load(disk, path)
@@ -98,10 +98,10 @@ def open_files(disk: Disk, path: str) -> tuple[tuple[StoreFile, StoreFile], Cont
 
 
 def identity_in(disk: Disk, store: str, *, node_id: int) -> MetaProperties | None:
-    """Whose data directory it is according to the store at ``store``, or ``None`` if there is no store yet.
+    """Return the identity of a data directory by the store at ``store``, or ``None`` if there is no store yet.
 
-    The store knows the cluster's id, and its topics name the nodes that keep them. Raises ``StorageError`` if the
-    store is damaged, or keeps nothing for this node.
+    The store has the cluster's id, and its topics name the nodes of their replicas. Raises ``StorageError`` if the
+    store is damaged, or if its topics are only on other nodes.
     """
     found = copies.look(disk, store)
     if all(file.is_missing for file in found):
@@ -109,7 +109,7 @@ def identity_in(disk: Disk, store: str, *, node_id: int) -> MetaProperties | Non
     contents = (_torn_file_of_earlier_version(found) or copies.choose(found)).contents
     assert contents is not None, "what was chosen could be read"
     if (cluster_id := contents.values.get(paths.CLUSTER_ID)) is None:
-        return None  # A first start that did not come further.
+        return None  # A first start was interrupted before the id was written.
     prefix = paths.TOPICS + "/"
     topics = [
         paths.decode_topic(path[len(prefix) :], known.value)
@@ -126,7 +126,7 @@ def identity_in(disk: Disk, store: str, *, node_id: int) -> MetaProperties | Non
 
 
 def _load(disk: Disk, path: str) -> Contents:
-    """What the files say, after both of them say it. Begins them if there are none, and no logs beside them either."""
+    """Return the contents of the files, after making them equal. If there are neither files nor logs, create them."""
     found = copies.look(disk, path)
     if all(file.is_missing for file in found):
         _refuse_to_forget(disk, path)
@@ -142,7 +142,7 @@ def _load(disk: Disk, path: str) -> Contents:
         _replace(disk, kept, right.data)
         logger.warning("%s %s; they are cut off, and the file as it was is %s", right.path, right.trouble, kept)
     data = change_file.HEADER + right.data[len(change_file.HEADER) : contents.size_bytes]
-    for file in reversed(found):  # The second one first: a file without a second one beside it is of the old format.
+    for file in reversed(found):  # The second file first: one without a second file beside it is of the old format.
         known = file.contents
         if file.is_whole and known is not None and known.sequence == contents.sequence:
             if known.version == change_file.VERSION:
@@ -161,13 +161,13 @@ def _load(disk: Disk, path: str) -> Contents:
 
 
 def _torn_file_of_earlier_version(found: tuple[copies.Found, copies.Found]) -> copies.Found | None:
-    """The one file of an earlier version of Semel, if its end is unsound: as that version did, that is called torn."""
+    """Return the only file of an earlier version of Semel if its end is unsound, which that version took for torn."""
     first, second = found
     contents = first.contents
     if not second.is_missing or contents is None or contents.version != change_file.VERSION_OF_ONE_FILE:
         return None
     if contents.is_whole or contents.sequence_seen > contents.sequence:
-        return None  # It is for ``choose`` to take or to refuse it.
+        return None  # ``choose`` accepts or refuses it.
     return first
 
 

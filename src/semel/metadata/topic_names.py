@@ -1,4 +1,4 @@
-"""Which names a topic may have: Kafka's rules, with Kafka's words for what is wrong."""
+"""Kafka's rules for the names of topics, with Kafka's error messages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def why_illegal(name: str) -> str | None:
-    """What is wrong with a name, or ``None``."""
+    """Return what is wrong with the name of a topic, or ``None``."""
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:
         return f"'{name}' is not allowed"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
-        # It becomes the name of a folder, with a partition's number behind it, and file systems end at 255.
+        # With a partition's number after it, it is the name of a folder, and file systems allow 255 characters.
         return f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
     if not _LEGAL.fullmatch(name):
         return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"

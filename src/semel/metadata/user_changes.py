@@ -1,8 +1,8 @@
-"""What may happen to users: pure decisions about AlterUserScramCredentials, and what is told of users.
+"""Pure decisions about users: AlterUserScramCredentials, and the answer to DescribeUserScramCredentials.
 
-One result for each user, in the order in which they are first named; a refused user leaves the others alone. A user may
-be named once in a request, whatever the mechanism, as in Kafka. Codes and wording are Apache Kafka's; only an empty
-salt, which Kafka keeps, is refused.
+There is one result for each user, in the order in which they are first named; a refused user does not affect the
+others. A user may be named once in a request, whatever the mechanism, as in Kafka. Error codes and messages are Apache
+Kafka's; only an empty salt, which Kafka accepts, is refused.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class UserResult:
 class UserDescription:
     user: str
     iterations: Mapping[ScramMechanism, int] = field(default_factory=dict)
-    """By the mechanisms that the user has a password for."""
+    """The number of iterations, by the mechanisms for which the user has a password."""
     refusal: Refusal | None = None
 
 
 def alter_users(
     image: ClusterImage, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], *, new_secret: bytes
 ) -> Decision[UserResult]:
-    """``new_secret`` becomes that of the cluster, where there is none yet (``semel.security.sasl.unknown_users``)."""
+    """AlterUserScramCredentials. ``new_secret`` becomes the cluster's secret if it has none yet (``unknown_users``)."""
     known = security_of(image)
     refusals: dict[str, Refusal | None] = {}
     altered: dict[str, UserAltered] = {}
@@ -70,7 +70,7 @@ def alter_users(
     for wish in wishes:
         user = wish.user
         if user in refusals:
-            # Of two wishes about one user none is granted; one that was refused stays refused for its own reason.
+            # A user that is named twice is not changed. If the first item was refused, its own reason is kept.
             refusals[user] = refusals[user] or _TWICE
             altered.pop(user, None)
             continue
@@ -86,7 +86,7 @@ def alter_users(
 
 
 def describe_users(image: ClusterImage, names: Sequence[str]) -> list[UserDescription]:
-    """Those that are named, or all of them."""
+    """Describe the users that are named, or all users if none is named."""
     users = security_of(image).users
     if not names:
         return [_description(user, users[user]) for user in sorted(users)]

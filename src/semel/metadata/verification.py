@@ -1,4 +1,4 @@
-"""The metadata's own files, for ``semel log verify`` and ``repair``: are they sound, and which topics do they name."""
+"""The check of the metadata's files for ``semel log verify`` and ``repair``: their damage, and the topics in them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from semel.metadata.change_file import Contents
 from semel.metadata.image import Topic
 from semel.types import INTERNAL_TOPICS
 
-# A broker that runs may be writing one of the files just now.
+# How often the files are read until they are equal: a running broker may be writing one of them.
 _LOOKS_MAX: Final = 5
 
 
 def verify_metadata(
     disk: Disk, folder: str, *, running: bool = False
 ) -> tuple[Report, Mapping[str, ExpectedTopic] | None]:
-    """What is wrong with ``meta.properties``, ``last-run`` and the two files of the store; and the topics, or ``None``.
+    """Check ``meta.properties``, ``last-run`` and the two files of the store.
 
-    The topics are not known if both files are damaged, or if the metadata is in ZooKeeper.
+    Returns a report, and the topics: ``None`` if neither file can be read, or if the metadata is in ZooKeeper.
 
-    ``running``: a broker may be writing a change just now, which is in none, one or both of the files.
+    ``running``: a broker may be writing a change at this moment, which is in none, one or both of the files.
 
-    Raises ``StorageError`` for a directory that is none of Semel's.
+    Raises ``StorageError`` for a directory that is not one of Semel's.
     """
     refuse_kafka(disk, folder)
     report = Report()
@@ -53,10 +53,10 @@ def topics_in(contents: Contents) -> list[Topic]:
 
 
 def restore_metadata(disk: Disk, folder: str, *, accept_loss: bool) -> str | None:
-    """Make both files say what the right one says, or, with ``accept_loss``, the one that is sound furthest.
+    """Make both files equal to the right one, or, with ``accept_loss``, to the one with the longest sound part.
 
-    Returns what was done, or ``None`` if nothing had to be. The folder must be locked. Files that are replaced although
-    they were not whole are kept beside the new ones.
+    Returns what was done, or ``None`` if nothing had to be done. The folder must be locked. A damaged file that is
+    replaced is kept beside the new one.
     """
     path = f"{folder}/{METADATA_FILES[0]}"
     found = copies.look(disk, path)
@@ -92,7 +92,7 @@ def _verify_last_run(disk: Disk, folder: str, report: Report) -> None:
 
 
 def _shares_its_metadata(disk: Disk, folder: str) -> bool:
-    """Whether it is the directory of a broker in a cluster of several, by its identity."""
+    """Whether, by its ``meta.properties``, the directory belongs to a broker in a cluster of several."""
     try:
         properties = checkpoints.read_meta_properties(disk, f"{folder}/{META_PROPERTIES_FILE}")
     except SemelError:
@@ -146,7 +146,7 @@ def _verify_store(disk: Disk, folder: str, report: Report, running: bool) -> Con
 
 
 def _is_being_written(first: copies.Found, second: copies.Found) -> bool:
-    """Whether the files differ by one change at most, the one that a broker is writing: first here, then there."""
+    """Whether the files differ at most by one change, which a broker is writing to the first file or to the second."""
     if first.contents is None or second.contents is None:
         return False
     written = first.contents.sequence
