@@ -107,7 +107,7 @@ def _refuse(message: str) -> KafkaError:
 def _replicas(brokers: Mapping[int, Broker], order: list[int], turn: int, replication_factor: int) -> tuple[int, ...]:
     """Return the replicas of one partition.
 
-    The leader is the broker at ``turn``. The broker that is its first follower is the next one with every round.
+    The leader is the broker at ``turn``. With every round over all brokers, its first follower is the next one.
     """
     rounds, leader = divmod(turn, len(order))
     others = order[leader + 1 :] + order[:leader]

@@ -67,7 +67,7 @@ class StoreFile:
             with contextlib.suppress(OSError):
                 disk.remove(beside)
             return False
-        # From here on an error is raised: after a power cut either file may be the one that is found.
+        # From here on an error is raised and is final: after a power cut either file may be the one that is found.
         disk.rename(beside, self.path)
         disk.sync_directory(os.path.dirname(self.path))
         old, self.file, self.size_bytes = self.file, disk.open(self.path), len(data)

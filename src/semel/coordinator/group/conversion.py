@@ -62,7 +62,7 @@ KNOWN_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperativ
 class Upgrade:
     """The conversion of a classic group to a consumer group.
 
-    ``draft`` holds the new group; the caller adds to it what it decides besides.
+    ``draft`` holds the new group; the caller adds its other records to it.
     """
 
     def __init__(self, group: ClassicGroup, settings: ConsumerSettings, topics: TopicsView, moment: Moment) -> None:

@@ -59,7 +59,7 @@ class Deadline(IntEnum):
     """The purpose of a deadline: what must have happened before it."""
 
     SESSION = 0
-    """The member must send a heartbeat. Classic: or a member that was given a member id must join with it."""
+    """The member must send a request. Also in the classic protocol: a member id that was handed out must be used."""
     REBALANCE = 1
     """Classic: the members must join. KIP-848: the member must revoke its partitions."""
     SYNC = 2

@@ -29,7 +29,7 @@ class MigrationPolicy(StrEnum):
 class OffsetSettings:
     retention_ms: int = 7 * 24 * 3600 * 1000
     """``offsets.retention.minutes``, in milliseconds: how long an offset is kept after its group became empty, or after
-    its own commit if the group never had members."""
+    its own commit (see ``offsets/expiry.py``)."""
 
     metadata_size_max: int = 4096
     """``offset.metadata.max.bytes``. As in Kafka it is a number of UTF-16 code units, in spite of its name."""

@@ -52,7 +52,7 @@ class LeftMember(NamedTuple):
 class LeaveResult:
     error: ErrorCode
     members: tuple[LeftMember, ...] = ()
-    """In the order of the request."""
+    """The members that were to leave, in the order of the request."""
 
 
 ALIVE: Final = HeartbeatResult(ErrorCode.NONE)

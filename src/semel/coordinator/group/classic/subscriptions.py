@@ -1,8 +1,9 @@
 """The subscriptions of consumers of the classic protocol.
 
 A subscription is bytes that the clients of a group send each other, and the protocol works without a coordinator that
-understands them. It parses them nevertheless, to find out which topics no member reads any more, so that their offsets
-may expire; whether a static member came back with other topics; and whether a cooperative rebalance is half done.
+understands them. The coordinator parses them nevertheless, to find out which topics no member reads any more, so that
+their offsets may expire; whether a static member came back with other topics; and whether a cooperative rebalance is
+half done.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The ``range`` assignor: every subscriber of a topic gets one range of its partitions.
 
 Members have one order for all topics, so topics with the same subscribers and as many partitions are split in the same
-places: in a join of two such topics by key, one member gets both records of a key. A new member shifts the ranges; the
-assignor is not sticky. Static members are sorted by their instance id, which stays the same after a restart.
+places: in a join of two such topics by key, one member gets the records of a key from both. A new member shifts the
+ranges; the assignor is not sticky. Static members are sorted by their instance id, which a restart does not change.
 """
 
 from __future__ import annotations
