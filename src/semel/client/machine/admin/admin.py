@@ -1,8 +1,8 @@
-"""An admin client's decisions: which broker to ask, when to ask again, and when to believe the answer.
+"""An admin client's decisions: which broker to ask, when to ask again, and which answers are final.
 
-The law: every thing that was asked about is settled by the deadline of its call, with a value or with an error of its
-own. A request whose answer was lost is sent again, so it may be served twice; where the second answer is a refusal the
-error says that the first try may have been served.
+The law: every key of a call is settled by the deadline of the call, with a value or with an error of its own. A request
+whose response was lost is sent again, so it may be served twice; if the second response is a refusal, the error says
+that the first try may have been served.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from semel.types import TopicPartition
 K = TypeVar("K")
 V = TypeVar("V")
 
-# A topic, partition or broker that was said not to exist is asked for so often again: what is new becomes known to one
-# broker after the other. With the default backoff that takes less than a second.
+# How often a request is sent again after a topic, partition or broker was said not to exist: brokers learn of a new one
+# at different times. With the default backoff that takes less than a second.
 DOUBTS_MAX: Final = 3
 
 _DOES_NOT_EXIST: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.BROKER_NOT_AVAILABLE}
 )
-# They may be over one day, but to ask again within a minute is no help, or not safe: they are answers.
+# Errors that are final although they may pass: to ask again within a minute does not help, or is not safe.
 _ANSWERS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -64,7 +64,7 @@ _WRONG_VIEW: Final = OUTDATED_METADATA | {ErrorCode.NOT_CONTROLLER, ErrorCode.BR
 _WRONG_COORDINATOR: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 _Found: TypeAlias = Route | Refusal | str
-"""The broker to ask, or why there is none, or what to wait for."""
+"""The broker to ask, or the error that settles the key, or a text that says what is missing."""
 
 
 class AdminMachine(ConnectedMachine):
@@ -82,7 +82,7 @@ class AdminMachine(ConnectedMachine):
     def ask(
         self, ask: Ask[K, V], keys: Iterable[K], now_ms: float, deadline_ms: float | None = None
     ) -> Promise[Results[K, V]]:
-        """Ask about each of ``keys``; kept when all are settled, at ``deadline_ms`` at the latest."""
+        """Ask about each of ``keys``. The promise is kept when all are settled, at ``deadline_ms`` at the latest."""
         if self._closed:
             raise StateError("the admin client is closed")
         timeout_ms = self._config.default_api_timeout_ms
@@ -91,13 +91,13 @@ class AdminMachine(ConnectedMachine):
         errand = Errand(ask, keys, self._retry, deadline_ms=deadline_ms, timeout_ms=timeout_ms)
         for key, item in errand.open.items():
             if isinstance(ask.target(key), Leader):
-                item.outdated_at = self._metadata.updates  # Whatever the view may still say of it is old.
+                item.outdated_at = self._metadata.updates  # The view may have an old leader.
         self._errands.append(errand)
         return errand.promise
 
     @property
     def open_calls(self) -> list[str]:
-        """What is asked and not answered yet, for a person."""
+        """The titles of all questions that are not answered yet, for a message to the user."""
         return [errand.title(key) for errand in self._errands for key in errand.open]
 
     def metrics(self) -> dict[str, float]:
@@ -142,7 +142,7 @@ class AdminMachine(ConnectedMachine):
         self._metadata.retain(self._topics(), now_ms)
         for errand in self._errands:
             self._send_what_is_due(errand, now_ms)
-        self._metadata.poll(now_ms)  # After all that may have found it outdated.
+        self._metadata.poll(now_ms)  # Last, because the steps above may mark it outdated.
 
     def _send_what_is_due(self, errand: Errand[Any, Any], now_ms: float) -> None:
         found: dict[Target, _Found] = {}
@@ -183,7 +183,7 @@ class AdminMachine(ConnectedMachine):
         except (AuthorizationFailed, UnsupportedVersion) as error:
             for key in keys:
                 errand.failed(key, error)
-        except ValueError as error:  # A value that the wire has no room for: it came from the caller.
+        except ValueError as error:  # The caller passed a value that cannot be encoded.
             for key in keys:
                 errand.refused(key, ErrorCode.INVALID_REQUEST, str(error))
         else:
@@ -227,7 +227,7 @@ class AdminMachine(ConnectedMachine):
         return self._to(view.leader(topic_partition), f"the leader of {topic_partition}", now_ms)
 
     def _topics(self) -> list[str]:
-        """The topics whose leaders are waited for."""
+        """Return the topics whose leaders the open questions need."""
         targets = (errand.ask.target(key) for errand in self._errands for key in errand.open)
         return [target.topic_partition.topic for target in targets if isinstance(target, Leader)]
 
@@ -240,7 +240,7 @@ class AdminMachine(ConnectedMachine):
         for key in keys:
             item = errand.open.get(key)
             if item is None:
-                continue  # Its time was over.
+                continue  # It has timed out.
             item.is_sent = False
             if key not in outcomes:
                 errand.refused(key, ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer does not mention it")

@@ -1,7 +1,7 @@
-"""What an admin client asks, as a value: a kind of request, which broker serves it, how the answer reads.
+"""A question of an admin client, as a value: the kind of request, which broker serves it, how to read the response.
 
-An ``Ask`` is about things of one kind (topics, groups, partitions, brokers), its keys. Those that belong to the same
-broker are asked about in one request, and each has its own outcome.
+The keys of an ``Ask`` are things of one kind (topics, groups, partitions, brokers). The keys that belong to the same
+broker are sent in one request, and each has its own outcome.
 """
 
 from __future__ import annotations
@@ -58,27 +58,28 @@ def coordinator_of_transaction(transactional_id: str) -> Coordinator:
 
 
 class Refusal(NamedTuple):
-    """What a broker answered instead of a value."""
+    """The error of one key, instead of a value."""
 
     code: ErrorCode
     message: str = ""
 
 
 def outcome(value: V, code: int, message: str | None = None) -> V | Refusal:
-    """``value``, unless there is an error code."""
+    """Return ``value``, or the ``Refusal`` if there is an error code."""
     return value if code == ErrorCode.NONE else Refusal(named(code), message or "")
 
 
 CLUSTER: Final = "the cluster"
-"""The key of an ask that is about everything there is."""
+"""The only key of an ask about the whole cluster."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ask(Generic[K, V]):
-    """``build(keys, version)`` makes the request, ``read(response, keys, version)`` gives each key its outcome.
+    """One kind of question, about any number of keys.
 
-    ``name`` says a key in a sentence: "topic 'orders'". ``is_single`` has one request for each key, where the request
-    has no room for more.
+    ``build(keys, version)`` makes the request, ``read(response, keys, version)`` yields the outcome of each key.
+    ``name`` returns a key as it reads in a sentence: "topic 'orders'". With ``is_single`` every key has a request of
+    its own, for requests that can hold only one.
     """
 
     api_key: ApiKey
@@ -92,5 +93,5 @@ class Ask(Generic[K, V]):
 
 
 def is_authoritative(target: Target) -> bool:
-    """Whether "there is no such topic" is to be believed at once. Brokers may learn of a new topic a moment later."""
+    """Whether "does not exist" is final when this broker says it: others may learn of a new topic a moment later."""
     return isinstance(target, Controller)

@@ -1,4 +1,4 @@
-"""One call of an admin client on its way: what is found, what has failed, and what is still to be asked."""
+"""One call of an admin client in progress: the keys with a value, the failed ones, and those still to ask about."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-# What a code means, for answers that have no text of their own.
+# The meaning of an error code, for responses that have no message.
 _RULES: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no broker knows it, or this client may not know of it",
     ErrorCode.UNKNOWN_TOPIC_ID: "no broker knows it",
@@ -35,17 +35,17 @@ _RULES: Final = {
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """One thing that is asked about and not yet settled."""
+    """A key that is asked about and not settled yet."""
 
     retry: Retry
     why: str = "no broker could be asked"
-    """What it waits for, for the person who reads that it timed out."""
+    """What it waits for, for the message of a timeout."""
     is_sent: bool = False
     was_lost: bool = False
     doubts: int = 0
-    """How often it was said not to exist."""
+    """How often a broker said that it does not exist."""
     outdated_at: int = -1
-    """The view of the cluster, counted in updates, that is wrong about it: it waits for a newer one."""
+    """The view of the cluster, counted in updates, that was wrong about this key: the key waits for a newer one."""
 
 
 class Errand(Generic[K, V]):
@@ -68,7 +68,7 @@ class Errand(Generic[K, V]):
             self._settle_if_done()
 
     def refused(self, key: K, code: ErrorCode, message: str) -> None:
-        """Nothing that is tried again will change this answer."""
+        """Settle a key with an error that no retry will change."""
         item = self.open.get(key)
         if item is not None:
             said = f": {message or _RULES.get(code, '')}".removesuffix(": ")
@@ -99,7 +99,7 @@ class Errand(Generic[K, V]):
             self.failed(key, error)
 
     def title(self, key: K) -> str:
-        """What this does with one thing: "DeleteTopics of topic 'orders'"."""
+        """Return what this call does with one key, in words: "DeleteTopics of topic 'orders'"."""
         return f"{APIS[self.ask.api_key].name} of {self.ask.name(key)}"
 
     def next_deadline_ms(self, now_ms: float) -> float:

@@ -1,4 +1,4 @@
-"""Connections to brokers, without sockets: versions, requests under way, metadata, coordinators.
+"""Connections to brokers, without sockets: API versions, requests in flight, metadata, coordinators.
 
-Open ``connections.py`` first: it decides which broker to ask, and what becomes of a request whose connection is lost.
+Open ``connections.py`` first: it decides which broker to ask, and what happens to a request whose connection is lost.
 """

@@ -1,4 +1,7 @@
-"""What a machine wants done. Each connection has a number of its own, so that what is late is told from what is new."""
+"""The actions that ``poll`` of a machine returns, for its driver to carry out.
+
+Every connection has a number of its own, so that a late event of a closed connection is not taken for its successor's.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Close it. Nothing more is heard of it: the machine has drawn its conclusions already."""
+    """Close this connection. The driver reports nothing more about it: the machine has already handled its loss."""
 
     connection: int
 
 
 @dataclass(frozen=True, slots=True)
 class FetchToken:
-    """Call the provider, without holding up the loop: a token for a connection, before it is made or while it lasts."""
+    """Get a token for a connection that is to be opened or authenticated again, without blocking the event loop."""
 
     connection: int
     provider: TokenProvider
@@ -42,7 +45,7 @@ Action: TypeAlias = Connect | Send | Disconnect | FetchToken
 
 
 class Machine(Protocol):
-    """What drives a client: see ``semel.client.machine``."""
+    """The interface of every machine, as its driver calls it: see ``semel.client.machine``."""
 
     def poll(self, now_ms: float) -> list[Action]: ...
 
@@ -57,10 +60,10 @@ class Machine(Protocol):
     def token_failed(self, connection: int, reason: str, now_ms: float) -> None: ...
 
     def refused(self, reason: str) -> None:
-        """A broker's certificate is not trusted, or no token is given to this client: trying again changes nothing."""
+        """Fail for good: a broker's certificate is not trusted, or no token is given to this client."""
 
     def next_deadline_ms(self) -> float:
-        """When to poll again at the latest; ``NEVER`` if only an event can change anything."""
+        """The time by which to call ``poll`` again; ``NEVER`` if only an event can change anything."""
 
     def shut(self, now_ms: float) -> None:
-        """Give up what is left, and every connection; the last ``poll`` says which."""
+        """Fail all open calls and close all connections; the next ``poll`` returns the ``Disconnect`` actions."""

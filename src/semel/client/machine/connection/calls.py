@@ -1,4 +1,4 @@
-"""One request, from the wish to send it to its answer or the news that there will be none."""
+"""One request: what to send, and what to call with its response or when its connection is lost."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Lost: TypeAlias = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """What to ask, and what to call with the answer.
+    """A request to send, and the callbacks for its outcome.
 
-    ``build`` makes the message for the version that both sides speak. Then exactly one of two is called:
-    ``answered(response, version, now_ms)``, or ``lost(reason, now_ms)`` when the connection ended first: then the
-    request may have been served or not.
+    ``build`` makes the message for a version that both sides support. Then exactly one of two is called:
+    ``answered(response, version, now_ms)``, or ``lost(reason, now_ms)`` if the connection ended first. A lost request
+    may have been served or not.
     """
 
     api_key: ApiKey
@@ -29,11 +29,11 @@ class Call:
     version_max: int | None = None
     wants_answer: bool = True
     timeout_ms: int | None = None
-    """How long it may go unanswered, if that is not request.timeout.ms."""
+    """How long to wait for the response; ``None``: request.timeout.ms."""
 
 
 class InFlight(NamedTuple):
-    """A call that was sent."""
+    """A call that was sent and is not answered yet."""
 
     correlation_id: int
     call: Call

@@ -1,4 +1,7 @@
-"""Who leads what, as the brokers last told it. A value: a newer answer makes a newer view."""
+"""The cluster's metadata as this client last received it: brokers, topics, leaders (Kafka: ``Cluster``).
+
+A view is immutable: every Metadata response makes a new one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic: its partitions by number, or the error that asking for it gave."""
+    """The metadata of one topic: its partitions by number, or the error that the broker returned for it."""
 
     name: str
     topic_id: UUID = ZERO_UUID
@@ -57,7 +60,7 @@ class ClusterView:
         return ZERO_UUID if view is None else view.topic_id
 
     def updated(self, response: MetadataResponse) -> ClusterView:
-        """The view after an answer: its brokers are all there are, its topics replace what was known of them."""
+        """Return the view after a Metadata response, which replaces all brokers, and those topics that it contains."""
         brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
         topics = dict(self.topics)
         for answer in response.topics:
@@ -68,7 +71,10 @@ class ClusterView:
     def with_leader(
         self, topic_partition: TopicPartition, leader: int, leader_epoch: int, brokers: Mapping[int, Address]
     ) -> ClusterView:
-        """The view after a broker named the leader of a partition; this view if that is no news."""
+        """Return the view with this leader of a partition.
+
+        It is this same view if the leader epoch is not newer, or if the partition or the leader's address is unknown.
+        """
         partition = self.partition(topic_partition)
         known = {**self.brokers, **brokers}
         if partition is None or leader not in known:
@@ -96,7 +102,7 @@ def _topic(answer: MetadataResponseTopic, known: TopicView | None) -> TopicView:
     if answer.error_code != ErrorCode.NONE and not answer.partitions:
         return TopicView(name, error=named(answer.error_code))
     partitions = {partition.partition_index: partition for partition in answer.partitions}
-    # A topic that was deleted and created again counts its epochs from the beginning.
+    # A topic that was deleted and created again has epochs that start from the beginning.
     older = known.partitions if known is not None and known.topic_id == answer.topic_id else ()
     return TopicView(
         name,
@@ -113,7 +119,7 @@ def _partition(answer: MetadataResponsePartition | None, known: PartitionView | 
     if answer is None:
         return known or PartitionView(None, None)
     epoch = answer.leader_epoch
-    # A broker that lags behind must not undo what a newer answer said.
+    # A broker with older metadata must not overwrite what a newer response said.
     if known is not None and known.leader_epoch is not None and epoch is not None and epoch < known.leader_epoch:
         return known
     return PartitionView(answer.leader_id, epoch)

@@ -1,4 +1,4 @@
-"""What all machines have in common: connections, of which the driver tells them, and a time to be polled again."""
+"""What all machines share: the driver's connection events go to ``Connections``, and ``poll`` sets a deadline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from semel.types import Buffer
 
 
 class ConnectedMachine:
-    """The half of ``actions.Machine`` that decides nothing. ``poll`` is each machine's own, and sets the deadline."""
+    """The methods of ``actions.Machine`` that only pass events on. Each machine has its own ``poll``."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections

@@ -1,11 +1,11 @@
-"""One connection to one broker: which versions it speaks, and which requests it owes answers to.
+"""One connection to one broker: its state, the versions that the broker supports, and the requests in flight.
 
     (AWAITING_TOKEN, with OAUTHBEARER) --> CONNECTING --connected--> NEGOTIATING --ApiVersions answered-->
         (AUTHENTICATING, with SASL) --> READY
     READY --most of the session's time has passed (KIP-368)--> AUTHENTICATING
 
-The law: a broker answers in the order it was asked. An answer to something that was answered already is passed over (a
-network may repeat); one that skips a request means that bytes were lost, and the connection is over.
+The law: a broker answers in the order it was asked. A second response to the same request is ignored (a network may
+repeat it). A response that skips a request means that bytes were lost, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from semel.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 _API_VERSIONS: Final = APIS[ApiKey.API_VERSIONS]
 _ERROR_CODE_BYTES: Final = 2
-# From these versions on the tokens travel in messages, and not bare.
+# From these versions on, tokens are sent in SaslAuthenticate requests, not as bare bytes.
 _STEP_VERSION_MIN: Final = {ApiKey.SASL_HANDSHAKE: 1, ApiKey.SASL_AUTHENTICATE: 0}
 
 
@@ -42,7 +42,7 @@ class ConnectionState(Enum):
 
 
 class Connection:
-    """State of one connection. It sends nothing itself: ``encode`` gives the bytes to send."""
+    """The state of one connection. It does no I/O: its methods return the bytes to send."""
 
     def __init__(self, number: int, address: Address, client_id: str, software_version: str) -> None:
         self.number = number
@@ -51,11 +51,11 @@ class Connection:
         self.in_flight: deque[InFlight] = deque()
         self.active_ms = 0.0
         self.made_after = 0
-        """How many outages of the broker were over when this was made."""
+        """How many outages of the broker had ended when this connection was made: see ``Outages.lost``."""
         self.throttled_until_ms = 0.0
         self.setup_deadline_ms = NEVER
         self.session_deadline_ms = NEVER
-        """When this client proves again who it is (connections.max.reauth.ms of the broker)."""
+        """When this client authenticates again, because of the broker's connections.max.reauth.ms (KIP-368)."""
         self.session_end_ms = NEVER
         self.authenticated_ms = 0.0
         self.authentication: Authentication | None = None
@@ -66,7 +66,7 @@ class Connection:
         self._next_correlation_id = 0
 
     def version(self, call: Call) -> int:
-        """The newest version of a request that both sides speak. Raises ``UnsupportedVersion`` if there is none."""
+        """The newest version of a request that both sides support. Raises ``UnsupportedVersion`` if there is none."""
         api = APIS[call.api_key]
         oldest = api.min_version if call.version_min is None else call.version_min
         newest = api.max_version if call.version_max is None else call.version_max
@@ -83,22 +83,22 @@ class Connection:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing was asked on it since the client has proven who it is."""
+        """Whether no request was sent on it since the client authenticated."""
         return not self.in_flight and self.active_ms <= self.authenticated_ms
 
     def negotiate(self, now_ms: float, deadline_ms: float, *, version: int = _API_VERSIONS.max_version) -> list[Buffer]:
-        """The first request on a connection: what the broker can do."""
+        """Return the bytes of the first request on a connection, ApiVersions."""
         self.state = ConnectionState.NEGOTIATING
         request = ApiVersionsRequest(client_software_name="semel", client_software_version=self._software_version)
         return self._encode(_NEGOTIATION, _API_VERSIONS, version, request, now_ms, deadline_ms)
 
     def encode(self, call: Call, now_ms: float, deadline_ms: float) -> list[Buffer]:
-        """The bytes of a request, which from now on counts as sent. Raises ``UnsupportedVersion``."""
+        """Return the bytes of a request and count it as sent. Raises ``UnsupportedVersion``."""
         version = self.version(call)
         return self._encode(call, APIS[call.api_key], version, call.build(version), now_ms, deadline_ms)
 
     def answered(self, frame: Buffer, now_ms: float) -> tuple[InFlight, object] | None:
-        """The request that this is the answer to, and the answer. ``None`` if it was answered before."""
+        """Return the request that a response belongs to, and the response; ``None`` if it was answered before."""
         self.active_ms = now_ms
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         if not self.in_flight or correlation_id < self.in_flight[0].correlation_id:
@@ -109,7 +109,7 @@ class Connection:
         _, position = decode_response_header(frame, head.api, head.version)
         version = head.version
         if head.api is _API_VERSIONS and _error_code(frame, position) == ErrorCode.UNSUPPORTED_VERSION:
-            version = 0  # A version that the broker does not know is refused in the oldest.
+            version = 0  # The broker does not know the version, so it answers in version 0.
         response = decode(head.api.response_class, frame, version, position)
         self.in_flight.popleft()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
@@ -118,7 +118,7 @@ class Connection:
         return head, response
 
     def negotiated(self, response: ApiVersionsResponse) -> int | None:
-        """Learn what the broker can do. Returns the version to ask in again, if it did not know the first one."""
+        """Store the broker's API versions. Returns the version to ask in again if the broker refused the first one."""
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             known = [entry for entry in response.api_keys if entry.api_key == ApiKey.API_VERSIONS]
             return min(known[0].max_version, _API_VERSIONS.max_version) if known else 0
@@ -130,12 +130,12 @@ class Connection:
         return None
 
     def authenticate(self, now_ms: float, deadline_ms: float) -> list[Buffer]:
-        """The first step of this client's authentication."""
+        """Return the bytes of the first request of the authentication."""
         assert self.authentication is not None
         return self._encode_step(self.authentication.first(), now_ms, deadline_ms)
 
     def authenticate_again(self, authentication: Authentication, now_ms: float, deadline_ms: float) -> list[Buffer]:
-        """The same once more, behind the requests that are under way; nothing else is sent until it is done."""
+        """Start another authentication behind the requests in flight; no other request is sent until it is done."""
         self.authentication = authentication
         self.state = ConnectionState.AUTHENTICATING
         self.setup_deadline_ms = deadline_ms
@@ -143,7 +143,10 @@ class Connection:
         return self.authenticate(now_ms, deadline_ms)
 
     def authenticated(self, response: object, now_ms: float, deadline_ms: float) -> list[Buffer] | None:
-        """The next step; ``None`` when there is none and the connection is ready. Raises ``AuthorizationFailed``."""
+        """Return the bytes of the next request of the authentication; ``None`` when the connection is ready.
+
+        Raises ``AuthorizationFailed``.
+        """
         assert self.authentication is not None
         request = self.authentication.answered(response)
         if request is not None:
@@ -184,5 +187,5 @@ def _ignore(*_: object) -> None:
     pass
 
 
-# The owner of the connections handles it.
+# ``Connections`` handles the response to ApiVersions itself, so this call needs no callbacks.
 _NEGOTIATION: Final = Call(ApiKey.API_VERSIONS, build=lambda version: None, answered=_ignore, lost=_ignore)

@@ -1,11 +1,11 @@
-"""All connections of a client: which broker can be asked now, and what becomes of what was asked.
+"""All connections of a client: which broker can be asked now, and what happens to the requests in flight.
 
-No connection is made ahead of need: asking whether a broker is ready is what makes this connect to it. A request that
-goes unanswered for too long takes its connection with it, because answers come in order; all that was asked on it is
-told.
+A connection is made only when it is needed: ``ready`` connects to a broker that is not connected. A request that is not
+answered in time ends its connection, because responses come in order; ``lost`` is then called for every request in
+flight on it.
 
-A broker may be connected to more than once, on different lanes: a fetch that waits for records holds back everything
-behind it on its connection, so what must not wait has a lane of its own.
+A client may have several connections to a broker, on different lanes: a Fetch that waits for records holds back every
+request behind it on its connection, so requests that must not wait have a lane of their own.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 _STEPS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 DATA: Final = 0
-"""The lane of records."""
+"""The lane of Produce and Fetch requests, and of machines that need no other lane."""
 COORDINATION: Final = 1
-"""The lane of everything that must not wait behind a fetch."""
+"""The lane of all requests that must not wait behind a Fetch."""
 MEMBERSHIP: Final = 2
-"""The lane of what waits for the other members of a group: heartbeats and commits must not stand behind it."""
+"""The lane of JoinGroup and SyncGroup, which wait for other members: heartbeats must not wait behind them."""
 
 
 class Route(NamedTuple):
@@ -62,7 +62,7 @@ class Connections:
         self._by_route: dict[Route, Connection] = {}
         self._routes: dict[int, Route] = {}
         self._retries: dict[Route, Retry] = {}
-        """Of brokers that could not be reached, or whose connection was lost."""
+        """The retries of brokers that could not be reached, or whose connection was lost."""
         self._actions: list[Action] = []
         self._next_number = 1
         self._features_epoch: int | None = None
@@ -71,16 +71,16 @@ class Connections:
         self._token_provider = token_provider(config.security)
         self._outages = config.outages
         self.on_failed: Callable[[], None] = _ignored
-        """Told when a broker could not be reached or its connection was lost: what it led may be led by others."""
+        """Called when a broker could not be reached or a connection was lost: its partitions may have new leaders."""
         self.features: Mapping[str, int] = {}
-        """The newest finalized features that any broker told of: name to level."""
+        """The newest finalized features that any broker has reported: name to level."""
 
     # Which broker to ask
 
     def set_addresses(self, addresses: Mapping[int, Address], now_ms: float) -> None:
-        """Where the brokers are now. A connection whose broker has got another number is kept under it.
+        """Set the addresses of all brokers. A connection is kept under its broker's new number, if that has changed.
 
-        So the first connection, made before the broker's number was known, goes on being used.
+        So the first connection, made before the broker's number was known, stays in use.
         """
         names = {address: node_id for node_id, address in addresses.items()}
         for route, connection in tuple(self._by_route.items()):
@@ -96,7 +96,7 @@ class Connections:
         self._addresses = dict(addresses)
 
     def ready(self, route: Route, now_ms: float) -> bool:
-        """Whether a request can be sent there at once. If not, this is what connects to it."""
+        """Whether a request can be sent on this route now. If there is no connection yet, this starts to connect."""
         connection = self._by_route.get(route)
         if connection is None:
             if route.node_id in self._addresses and self._retry(route).is_due(now_ms):
@@ -105,11 +105,14 @@ class Connections:
         return self._can_send(connection, now_ms)
 
     def is_unreachable(self, route: Route) -> bool:
-        """Whether the last attempt to reach it failed, or no metadata says any more where it is."""
+        """Whether the last attempt to connect failed, or the metadata no longer has an address of the broker."""
         return route in self._retries or route.node_id not in self._addresses
 
     def least_loaded(self, now_ms: float, lane: int = DATA) -> Route | None:
-        """The broker that can be asked now and has the least to do; ``None`` if one has to be connected to first."""
+        """Return the ready broker with the fewest requests in flight.
+
+        If no broker is ready or about to be, connect to one and return ``None``.
+        """
         routes = [Route(node_id, lane) for node_id in self._addresses]
         if not routes:
             return None
@@ -189,7 +192,10 @@ class Connections:
             self._authenticate_again(connection, OAuthBearer(token), now_ms)
 
     def token_failed(self, number: int, reason: str, now_ms: float) -> None:
-        """It may be had later: a connection that is in use goes on until its session ends."""
+        """Handle the failure to get a token.
+
+        A connection that is being set up ends. One that is ready stays until its session ends, and tries again.
+        """
         connection = self._connection(number)
         if connection is None:
             return
@@ -201,11 +207,11 @@ class Connections:
             connection.session_deadline_ms = min(again_ms, connection.session_end_ms)
 
     def refused(self, reason: str, *, code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED) -> None:
-        """A broker does not trust this client, or this client the broker: trying again changes nothing."""
+        """Fail this client for good: it or a broker could not be authenticated, and a retry changes nothing."""
         self._refusal = AuthorizationFailed(code, reason)
 
     def poll(self, now_ms: float) -> None:
-        """End what takes too long, and what has not been used for long. Raises ``AuthorizationFailed``, once known."""
+        """End connections that are slow or idle, and renew sessions. Raises ``AuthorizationFailed`` once refused."""
         if self._refusal is not None:
             raise self._refusal
         idle_ms = self._config.connections_max_idle_ms
@@ -242,7 +248,7 @@ class Connections:
         return min((deadline, *(retry.next_deadline_ms(now_ms) for retry in self._retries.values())))
 
     def metrics(self) -> dict[str, float]:
-        """What was asked and answered. Handshakes are not counted."""
+        """Return the counts of connections, requests and responses. Handshakes are not counted."""
         return self._traffic.metrics(in_flight=sum(len(one.in_flight) for one in self._by_route.values()))
 
     def close(self, reason: str, now_ms: float) -> None:
@@ -274,7 +280,7 @@ class Connections:
         self._by_route[route] = connection
         self._routes[number] = route
         if self._token_provider is not None:
-            # Before it connects: a broker gives a connection little time to prove who it is.
+            # The token comes before the connection: a broker gives a new connection little time to authenticate.
             connection.state = ConnectionState.AWAITING_TOKEN
             connection.setup_deadline_ms = now_ms + self._config.request_timeout_ms
             self._actions.append(FetchToken(number, self._token_provider))
@@ -349,7 +355,7 @@ class Connections:
         if tell:
             self._actions.append(Disconnect(connection.number))
         if failed:
-            # An address of bootstrap.servers that is tried because all brokers are away is no other outage.
+            # A bootstrap address that is tried because all brokers are unreachable is not another outage.
             is_known = route.node_id < 0 and any(other.node_id >= 0 for other in self._retries)
             self._retries[route] = self._retry(route).failed(now_ms)
             broker = str(connection.address)
@@ -360,4 +366,4 @@ class Connections:
 
 
 def _ignored() -> None:
-    """Until there is a view of the cluster."""
+    """Do nothing: the default of ``on_failed``, until ``Metadata`` sets it."""

@@ -1,4 +1,4 @@
-"""Who coordinates what: looked up when needed, forgotten when wrong."""
+"""The coordinators of groups and transactional ids: found with FindCoordinator when needed, forgotten when wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BATCHES_SINCE: Final = 4
 
 
 class CoordinatorType(IntEnum):
-    """What is coordinated. Numbered as on the wire."""
+    """The kind of thing that is coordinated, with its number on the wire."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -51,7 +51,7 @@ class Coordinators:
         self._retries: dict[CoordinatorKey, Retry] = {}
 
     def route(self, key: CoordinatorKey, now_ms: float, *, lane: int | None = None) -> Route | None:
-        """Where to ask, once that broker can be asked. Asking for it is what looks for it."""
+        """Return the route to the coordinator, if it is ready; otherwise look it up or connect to it."""
         node_id = self._known.get(key)
         if node_id is None:
             self._look_up(key, now_ms)
@@ -66,11 +66,11 @@ class Coordinators:
         return None
 
     def forget(self, key: CoordinatorKey) -> None:
-        """It is not there any more."""
+        """Remove a coordinator that has turned out to be wrong."""
         self._known.pop(key, None)
 
     def take_refusals(self) -> dict[CoordinatorKey, KafkaError]:
-        """The keys that have no coordinator since this was called last, with answers that no retry will change."""
+        """Return the keys whose lookup was refused since the last call, with errors that no retry will change."""
         refusals, self._refusals = self._refusals, {}
         return refusals
 

@@ -1,7 +1,7 @@
-"""The view of the cluster (Metadata): which broker is asked for it, when, and about which topics.
+"""The client's view of the cluster (Metadata): which broker is asked for it, when, and about which topics.
 
 The brokers are asked when something is missing or was found wrong, and at the latest after metadata.max.age.ms. One
-request is on its way at a time, and after one that did not help the next waits for retry.backoff.ms.
+request is in flight at a time, and after a request that did not help the next one waits for retry.backoff.ms.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 class Metadata:
     """The current ``view``, and the requests that renew it.
 
-    ``idle_ms`` is how long a topic is asked for after it was last wanted; ``None``: until ``retain`` drops it.
+    ``idle_ms`` is how long after its last use a topic is still requested; ``None``: until ``retain`` drops it.
     """
 
     def __init__(
@@ -56,20 +56,20 @@ class Metadata:
         self._updated_ms = 0.0
         self._unanswered_since_ms: float | None = None
         self.updates = 0
-        """How many answers there were: a caller that waits for the next one compares."""
+        """How many responses have updated the view, for callers that wait for the next one."""
         self.view = ClusterView()
         self._bootstrap(0.0)
         connections.on_failed = self.outdated
 
     def want(self, topic: str, now_ms: float) -> None:
-        """Keep this topic known from now on."""
+        """Keep this topic in the view from now on."""
         if topic not in self._wanted:
             self.outdated()
-            self._retry = self._retry.at(0.0)  # Nothing was asked about it yet, so nothing has failed.
+            self._retry = self._retry.at(0.0)  # No request has named it yet, so no request has failed.
         self._wanted[topic] = now_ms
 
     def retain(self, topics: Iterable[str], now_ms: float) -> None:
-        """Want these topics and no others."""
+        """Keep these topics in the view, and no others."""
         names = dict.fromkeys(topics)
         for gone in [name for name in self._wanted if name not in names]:
             self.forget(gone)
@@ -77,25 +77,25 @@ class Metadata:
             self.want(name, now_ms)
 
     def want_all(self, *, wanted: bool) -> None:
-        """Whether every topic there is has to be known; those that are asked for by name are then not created."""
+        """Set whether all topics of the cluster are requested. Then no request names a topic, so none is created."""
         if wanted and not self._wants_all:
             self.outdated()
             self._retry = self._retry.at(0.0)
         self._wants_all = wanted
 
     def forget(self, topic: str) -> None:
-        """This topic is no longer needed."""
+        """Remove a topic that is no longer needed."""
         self._wanted.pop(topic, None)
         if not self._wants_all:
             self.view = self.view.without(topic)
 
     @property
     def next_update(self) -> int:
-        """What ``updates`` is after an answer to a request that was sent from now on."""
+        """The value of ``updates`` after the response to a request that is sent after this call."""
         return self.updates + 1 + self._asking
 
     def outdated(self) -> None:
-        """Something that the view says was found wrong or missing: ask again as soon as allowed."""
+        """Request new metadata as soon as the backoff allows: something in the view was found wrong or missing."""
         self._outdated = True
 
     def leader_moved(
@@ -106,20 +106,20 @@ class Metadata:
         brokers: Mapping[int, Address],
         now_ms: float,
     ) -> None:
-        """A broker named the leader of a partition that it does not lead (KIP-951)."""
+        """Store a partition's leader that came with the error of a broker that does not lead it (KIP-951)."""
         view = self.view.with_leader(topic_partition, leader, leader_epoch, brokers)
         if view is not self.view:
             self.view = view
             self._connections.set_addresses(view.brokers, now_ms)
 
     def broker_found(self, node_id: int, address: Address, now_ms: float) -> None:
-        """A broker told where another one is."""
+        """Store the address of a broker that another broker has named."""
         if self.view.brokers.get(node_id) != address:
             self.view = replace(self.view, brokers={**self.view.brokers, node_id: address})
             self._connections.set_addresses(self.view.brokers, now_ms)
 
     def poll(self, now_ms: float) -> None:
-        """Ask, if it is time and a broker is ready."""
+        """Send a request, if one is due and a broker is ready."""
         if self._asking:
             return
         self._expire(now_ms)
@@ -137,7 +137,7 @@ class Metadata:
 
     def next_deadline_ms(self, now_ms: float) -> float:
         due_ms = NEVER if self._asking else self._due_ms()
-        # Once it is due, what is waited for is a broker that can be asked, and that is an event.
+        # Once it is due, only a broker that becomes ready is missing, and that is an event.
         return due_ms if due_ms > now_ms else NEVER
 
     def _due_ms(self) -> float:
@@ -171,7 +171,7 @@ class Metadata:
             self._failed(now_ms)
             return
         if not response.brokers:
-            self._failed(now_ms)  # A broker that has just started may not know even itself.
+            self._failed(now_ms)  # A broker that has just started may not even list itself.
             return
         self.view = self.view.updated(response)
         if is_all:
@@ -184,13 +184,13 @@ class Metadata:
         if any(name in self._wanted and not self._is_complete(name) for name in self._asked):
             self._failed(now_ms)
         else:
-            # What was found wrong while this was on its way may be right by now; a topic that is new must be asked for.
+            # What was found wrong while this was in flight may be right by now; a new topic must be requested at once.
             is_new = any(name not in self._asked for name in self._wanted)
             pause_ms = 0 if is_new else self._config.retry_backoff_ms
             self._retry = self._retry.succeeded().at(now_ms + pause_ms)
 
     def _is_complete(self, topic: str) -> bool:
-        """Whether every partition has a leader that can be reached: a broker that lags may not know of the leader."""
+        """Whether every partition has a leader with a known address: a broker with old metadata may not have it."""
         view, brokers = self.view.topics.get(topic), self.view.brokers
         return view is not None and bool(view.partitions) and all(one.leader in brokers for one in view.partitions)
 
@@ -203,7 +203,7 @@ class Metadata:
         self._retry = self._retry.failed(now_ms)
 
     def _bootstrap(self, now_ms: float) -> None:
-        """Forget the brokers and begin with the addresses that were configured, which have no numbers yet."""
+        """Replace the brokers by the addresses of bootstrap.servers, which get negative numbers."""
         brokers = {-1 - index: address for index, address in enumerate(self._config.bootstrap_servers)}
         self.view = ClusterView(brokers, self.view.topics, self.view.topic_names)
         self._connections.set_addresses(brokers, now_ms)

@@ -1,8 +1,8 @@
-"""Outages of brokers, as the log tells them: one line when a broker is lost, one when it answers again.
+"""The log lines about outages of brokers: one when a broker is lost, one when it answers again.
 
 A client has several connections to a broker and tries each of them again and again; a process may have several clients.
-The law: an outage is two lines, whatever was lost with it and however often it was tried. Clients that share an
-``Outages`` share the lines. Attempts that say nothing new are logged for debugging.
+The law: an outage is two lines, however many connections were lost and however often they were tried. Clients that
+share an ``Outages`` share the lines. Further failed attempts are logged at debug level.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Outages:
-    """The brokers that are away now. It may be shared between threads. ``waits`` is added to the line of a loss."""
+    """The brokers that are unreachable now; threads may share it. ``waits`` is appended to the line about a loss."""
 
     def __init__(self, waits: str = "") -> None:
         self._waits = waits
@@ -24,14 +24,14 @@ class Outages:
         self._ended: Counter[str] = Counter()
 
     def ended(self, broker: str) -> int:
-        """How many outages of this broker are over. A connection keeps what this was when it was made."""
+        """Return how many outages of this broker have ended. A connection stores this number when it is made."""
         return self._ended[broker]
 
     def lost(self, broker: str, reason: str, now_ms: float, *, made_after: int, is_known: bool = False) -> None:
-        """A connection was lost, or could not be made. ``made_after``: what ``ended`` was when it was made.
+        """Log that a connection was lost or not made. ``made_after`` is what ``ended`` returned when it was made.
 
-        A connection that was made before the broker answered again was lost in the outage that is over. ``is_known``:
-        the client is in an outage under another address of the broker.
+        A connection that was made before the broker answered again belongs to an outage that has ended, so it makes no
+        new line. ``is_known``: the outage was already logged under another address of the broker.
         """
         with self._lock:
             is_new = broker not in self._since_ms and made_after == self._ended[broker] and not is_known
@@ -45,5 +45,5 @@ class Outages:
             if since_ms is None:
                 return
             self._ended[broker] += 1
-        # As visible as the loss, which else would seem to last.
+        # At the same level as the loss; otherwise the outage would seem to last.
         log.warning("broker %s answers again after %.1f s", broker, (now_ms - since_ms) / 1000)

@@ -1,4 +1,4 @@
-"""Something that will be known later, for code that cannot wait."""
+"""A result that will be known later, for machines, which cannot await."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Promise(Generic[T]):
-    """Settled once, with a value or an error. Callbacks are called then, or at once if it is settled."""
+    """A result that is settled once, with a value or an error. Callbacks run then, or at once if it is settled."""
 
     __slots__ = ("_listeners", "_value", "error", "settled")
 
@@ -21,7 +21,7 @@ class Promise(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value; raises the error if that is what it became."""
+        """The value. Raises the error if the promise has failed."""
         assert self.settled, "the promise is not settled yet"
         if self.error is not None:
             raise self.error
@@ -51,7 +51,7 @@ class Promise(Generic[T]):
 
 
 def kept() -> Promise[None]:
-    """A promise for which there is nothing to wait."""
+    """Return a promise that is already fulfilled."""
     promise: Promise[None] = Promise()
     promise.fulfil(None)
     return promise

@@ -1,4 +1,4 @@
-"""When something that failed is tried again. Every part of a client that asks more than once has a ``Retry``."""
+"""Backoff between retries. Every part of a client that sends a request more than once has a ``Retry``."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Backoff:
 
     @classmethod
     def of(cls, config: ClientConfig, random: Random) -> Backoff:
-        """What retry.backoff.ms and retry.backoff.max.ms set."""
+        """Return the backoff that retry.backoff.ms and retry.backoff.max.ms set."""
         return cls(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
 
     def delay_ms(self, failures: int) -> int:
-        """The pause after so many failures in a row; none before the first."""
+        """Return the pause after this many failures in a row; 0 before the first failure."""
         if failures <= 0:
             return 0
-        # Kafka's rule: where the first pause is longer than the longest, the longest counts.
+        # Kafka's rule: if the first pause is longer than the maximum, the maximum is used.
         pause = min(self.first_ms << min(failures - 1, _DOUBLINGS_MAX), self.max_ms)
         return round(min(pause * self.random.uniform(1 - _JITTER, 1 + _JITTER), self.max_ms))
 
@@ -44,7 +44,7 @@ class Backoff:
 class Retry:
     """The attempts at one thing: how many failed in a row, and when the next one may be made.
 
-    A value: each outcome gives the ``Retry`` that comes after it.
+    It is immutable: each outcome returns the next ``Retry``.
     """
 
     backoff: Backoff
@@ -53,31 +53,31 @@ class Retry:
 
     @classmethod
     def of(cls, config: ClientConfig, random: Random) -> Retry:
-        """Before the first attempt."""
+        """Return the state before the first attempt."""
         return cls(Backoff.of(config, random))
 
     def is_due(self, now_ms: float) -> bool:
         return now_ms >= self.due_ms
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        """When the pause ends; ``NEVER`` if it is over: then an event is waited for and no time."""
+        """Return when the pause ends; ``NEVER`` if it is over, because then only an event is waited for."""
         return self.due_ms if self.due_ms > now_ms else NEVER
 
     def failed(self, now_ms: float, backoff: Backoff | None = None) -> Retry:
-        """After one more failure. ``backoff`` is for a failure that has pauses of its own."""
+        """Return the state after one more failure. ``backoff`` replaces the usual one for this failure."""
         failures = self.failures + 1
         return replace(self, failures=failures, due_ms=now_ms + (backoff or self.backoff).delay_ms(failures))
 
     def succeeded(self) -> Retry:
-        """As before the first attempt."""
+        """Return the state without any failures."""
         return Retry(self.backoff)
 
     def at(self, due_ms: float) -> Retry:
-        """The same failures, but the next attempt may be made at this time."""
+        """Return the same failures with another time for the next attempt."""
         return replace(self, due_ms=due_ms)
 
 
 def markers_backoff(config: ClientConfig, random: Random) -> Backoff:
-    """After CONCURRENT_TRANSACTIONS: the markers of the last transaction are being written, and soon there."""
+    """Return the short backoff after CONCURRENT_TRANSACTIONS: the last transaction's markers will soon be written."""
     longest_ms = config.retry_backoff_ms
     return Backoff(min(_MARKERS_FIRST_MS, longest_ms), min(_MARKERS_MAX_MS, longest_ms), random)

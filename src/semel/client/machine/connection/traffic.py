@@ -1,4 +1,4 @@
-"""What a client has asked and was answered, counted, under Kafka's names. Totals are since the client was made."""
+"""The metrics of a client's connections, under Kafka's names. Totals count from when the client was made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from semel.types import Buffer
 from semel.wire.apis import ApiKey
 
-# Brokers hold these back on purpose, until there is something to say: how long that takes says nothing of the broker.
+# Brokers delay these responses on purpose, until there is something to return, so their latency says nothing.
 _WAIT_ON_PURPOSE: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 
 

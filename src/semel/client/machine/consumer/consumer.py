@@ -1,7 +1,7 @@
-"""A consumer's decisions, put together: where to begin, what to fetch, what to hand out.
+"""A consumer's decisions, put together: where to start, what to fetch, which records to return.
 
-Which partitions are read is said by the application (``assign``), or by the group, whose changes are followed as they
-come (``_follow_group``).
+The partitions to read come from the application (``assign``) or from the group, whose changes ``_follow_group`` applies
+as they come.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ConsumerMachine(ConnectedMachine):
         self._start_offsets = StartOffsets(config, self._positions, self._lookup, self._fetcher.errors, self.group)
         self._topics = ConsumerTopics(self._metadata, self._positions, self._lookup, self.group, self._fetcher.errors)
         self._tenure_before: object | None = None
-        """Of the group, when the first record was handed out that is not settled yet."""
+        """The group's ``tenure`` when the first record was returned that is neither committed nor rewound."""
         self._readable: list[Promise[None]] = []
         self._leaving: Promise[None] | None = None
         self._records_consumed = 0
@@ -104,7 +104,7 @@ class ConsumerMachine(ConnectedMachine):
         return self.group
 
     def leave(self, reason: str, now_ms: float) -> Promise[None]:
-        """Commit, give up all partitions, and leave the group. Callbacks that become due have to be served."""
+        """Commit, give up all partitions and leave the group. The caller must serve the callbacks that become due."""
         promise: Promise[None] = Promise()
 
         def left(settled: Promise[None] | None = None) -> None:
@@ -121,7 +121,7 @@ class ConsumerMachine(ConnectedMachine):
         return promise
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, now_ms: float) -> Promise[None]:
-        """These, or else what was handed out."""
+        """Commit these offsets; without ``offsets``, the positions behind the records that were returned."""
         group = self.the_group("commit")
         asked = self._positions.reached() if offsets is None else dict(offsets)
         promise = group.commit(asked, now_ms)
@@ -129,7 +129,7 @@ class ConsumerMachine(ConnectedMachine):
         return promise
 
     def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These are committed: on the way back, no further than here."""
+        """Note that these offsets are committed: ``rewind`` goes back no further."""
         if self.group is not None:
             self.group.settled(offsets)
         self._start_offsets.settled(offsets)
@@ -139,20 +139,20 @@ class ConsumerMachine(ConnectedMachine):
         return self.the_group("committed").committed(partitions)
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far each partition was handed out, where that is known."""
+        """Return the position of each partition behind the records that were returned, where it is known."""
         return self._positions.reached()
 
     def rewind(self) -> None:
-        """Back to what was committed last: what came after it was not done."""
+        """Go back to what was committed last; the records after it are returned again."""
         self._start_offsets.rewind()
         self._tenure_before = None
 
     @property
     def has_lost_work(self) -> bool:
-        """Whether partitions were taken away since records were handed out that are neither committed nor taken back,
-        or may have been another member's in between.
+        """Whether partitions were lost, if only for a time, since records were returned and not committed or rewound.
 
-        Then what was handed out may be of these partitions, and what ``positions`` says of them means nothing.
+        A partition that came back may have been another member's in between. The returned records may be of such
+        partitions, and ``positions`` says nothing about them.
         """
         before = self._tenure_before
         return self.group is not None and before is not None and before != self.group.tenure
@@ -161,11 +161,11 @@ class ConsumerMachine(ConnectedMachine):
         self._start_offsets.seek(self._positions[topic_partition], offset)
 
     def put_back(self, topic_partition: TopicPartition, offset: int) -> None:
-        """This record and those behind it were not handed out after all. The way back is not changed by it."""
+        """Set the position back to a record that was not returned after all. Where ``rewind`` goes is not changed."""
         self._positions[topic_partition].seek(offset)
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp: int) -> None:
-        """Go to the first record that is as late as this; EARLIEST and LATEST are times, too."""
+        """Seek to the first record with this timestamp or a later one; EARLIEST and LATEST are special timestamps."""
         self._start_offsets.seek_to_time(self._positions[topic_partition], timestamp)
 
     def pause(self, topic_partition: TopicPartition, *, paused: bool) -> None:
@@ -174,14 +174,14 @@ class ConsumerMachine(ConnectedMachine):
     def position(self, topic_partition: TopicPartition) -> Promise[int]:
         position = self._positions[topic_partition]
         self._start_offsets.require_way(position)
-        self._start_offsets.release([topic_partition])  # The caller has been told of it, or is just being told.
+        self._start_offsets.release([topic_partition])  # A caller that asks for the position knows of the assignment.
         return position.known()
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         return self._positions[topic_partition].high_watermark
 
     def lag(self, topic_partition: TopicPartition) -> int | None:
-        """``None`` before anything is known of the partition's end."""
+        """Return how far the position is behind the end; ``None`` until the partition's end is known."""
         committed_only = self._config.isolation_level is IsolationLevel.READ_COMMITTED
         return self._positions[topic_partition].lag(committed_only=committed_only)
 
@@ -209,7 +209,7 @@ class ConsumerMachine(ConnectedMachine):
         return self._topics.know(topic, now_ms)
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Records that are here. Raises what went wrong with a partition, once, if there are none."""
+        """Return up to ``count`` fetched records. If there are none, raise the error of a partition, once."""
         if not self._may_take():
             return []
         records = self._fetcher.take(count)
@@ -217,7 +217,7 @@ class ConsumerMachine(ConnectedMachine):
         return records
 
     def take_decoded(self) -> ConsumerRecord | None:
-        """The first of these, if it takes no more than handing it out. ``None`` says nothing: ask ``take``."""
+        """Return the next record if it is already decoded. ``None`` does not mean that there is none: call ``take``."""
         if not self._may_take():
             return None
         record = self._fetcher.take_decoded()
@@ -226,7 +226,7 @@ class ConsumerMachine(ConnectedMachine):
         return record
 
     def take_rows(self, count: int, decode: DecodeRows) -> list[tuple[TopicPartition, Rows]]:
-        """The same as columns."""
+        """Return up to ``count`` fetched records as columns. Errors are raised as by ``take``."""
         if not self._may_take():
             return []
         taken = self._fetcher.take_rows(count, decode)
@@ -234,7 +234,10 @@ class ConsumerMachine(ConnectedMachine):
         return taken
 
     def readable(self) -> Promise[None]:
-        """Kept when ``take`` has something to give, or to raise; while the group is left, when a callback is due."""
+        """Return a promise that is kept when ``take`` has records or an error, or a callback is due.
+
+        While the group is being left, only a callback that is due counts.
+        """
         promise: Promise[None] = Promise()
         self._readable = [waiting for waiting in self._readable if not waiting.settled]
         self._readable.append(promise)
@@ -262,7 +265,7 @@ class ConsumerMachine(ConnectedMachine):
                 self.group.poll_offsets(now_ms)
             self._lookup.poll(now_ms)
             self._fetcher.poll(now_ms)
-            self._metadata.poll(now_ms)  # Last, because all the others say what they miss.
+            self._metadata.poll(now_ms)  # Last, because the steps above say what is missing.
         except (AuthorizationFailed, UnsupportedVersion) as error:
             self.error = error
             self._fail_all(error)
@@ -284,10 +287,10 @@ class ConsumerMachine(ConnectedMachine):
         super().disconnected(connection, reason, now_ms)
         self._follow_group(now_ms)
 
-    # What the listener is told
+    # The callbacks of the rebalance listener
 
     def due(self, now_ms: float) -> Callback | None:
-        """What the listener has to be told now. The caller must tell it, and then call ``told``."""
+        """Return the callback that is due now. The caller must run it, and then call ``told``."""
         callback = None if self.group is None else self.group.due()
         self._follow_group(now_ms)
         return callback
@@ -299,7 +302,7 @@ class ConsumerMachine(ConnectedMachine):
     # Inside
 
     def _follow_group(self, now_ms: float) -> None:
-        """Read what is this member's by now, and nothing else."""
+        """Apply the group's changes of the assignment: read the partitions that are this member's now, no others."""
         if self.group is None:
             return
         for change in self.group.take_changes():
@@ -324,7 +327,7 @@ class ConsumerMachine(ConnectedMachine):
         return not self.group.holds_records
 
     def _taken(self, count: int) -> None:
-        """So many records are handed out now; with none, there may be an error to raise."""
+        """Count the records that are returned. If there are none, raise the error of a partition, if there is one."""
         if not count and self._fetcher.errors:
             raise self._fetcher.errors.pop(next(iter(self._fetcher.errors)))
         if count and self._tenure_before is None and self.group is not None:
@@ -345,7 +348,8 @@ class ConsumerMachine(ConnectedMachine):
             return
         group = self.group
         if self._leaving is not None:
-            # A caller that waits now takes nothing more: woken for records, it would ask again for ever.
+            # A caller that waits while leaving takes no records: if records woke it, it would wait again at once, for
+            # ever.
             if group is not None and group.is_callback_due:
                 self._release_readers()
             return
@@ -369,6 +373,6 @@ class ConsumerMachine(ConnectedMachine):
         for reader in self._readable:
             reader.fail(error)
         if self._leaving is not None:
-            self._leaving.fulfil(None)  # The coordinator cannot be told any more.
+            self._leaving.fulfil(None)  # The coordinator cannot be reached any more.
             self._leaving = None
         self._readable.clear()

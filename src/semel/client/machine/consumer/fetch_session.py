@@ -1,9 +1,9 @@
-"""A fetch session with one broker (KIP-227): only what has changed is asked, and only news is answered.
+"""A fetch session with one broker (KIP-227): requests name only changed partitions, responses only those with news.
 
-The broker remembers which partitions this consumer fetches from it, and from where. The requests of a session are
-numbered; whenever one fails or gets lost, or an answer does not fit, it is not known what the broker remembers, and a
-new session is begun with everything in it. So the law is: what the broker remembers is what ``_known`` says, or the
-next request is a full one.
+The broker remembers which partitions this consumer fetches from it, and from which offsets. The requests of a session
+are numbered. When one fails or is lost, or a response does not fit, the client does not know what the broker remembers,
+and begins a new session with a full request. So the law is: the broker remembers what ``_known`` has, or the next
+request is a full one.
 
     id 0, epoch 0        everything; please begin a session
     id n, epoch 0        everything; end session n and begin another one
@@ -29,7 +29,7 @@ _FIRST_EPOCH: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of one partition."""
+    """The part of a Fetch request about one partition, and the id of its topic."""
 
     topic_id: UUID
     partition: FetchPartition
@@ -52,9 +52,9 @@ class FetchSession:
         self._uses_topic_ids = False
 
     def request(self, wanted: Mapping[TopicPartition, Asked], *, version: int, uses_topic_ids: bool) -> Contents:
-        """How to ask for these partitions, and for no others.
+        """Return what to send in order to fetch these partitions, and no others.
 
-        With an epoch above 0, partitions that the answer does not mention are answered by that: nothing is new.
+        With an epoch above 0, a partition that the response does not mention has nothing new.
         """
         if version < SESSIONS_SINCE:
             self._restart(_NO_SESSION)
@@ -63,7 +63,8 @@ class FetchSession:
             self._restart(self._id)
         self._uses_topic_ids = uses_topic_ids
         changed = {partition: asked for partition, asked in wanted.items() if self._known.get(partition) != asked}
-        # A topic that was deleted and created again has another id: the broker would take both for its own.
+        # A topic that was deleted and created again has another id: the broker would keep both partitions in the
+        # session.
         gone = [
             (partition, known)
             for partition, known in self._known.items()
@@ -73,13 +74,13 @@ class FetchSession:
         return Contents(self._id, self._epoch, _topics(changed), _forgotten(gone))
 
     def answered(self, response: FetchResponse) -> bool:
-        """Whether the answer is one: else nothing in it counts, and the next request begins a new session."""
+        """Whether the response is valid; if not, it is to be ignored, and the next request begins a new session."""
         if response.error_code != ErrorCode.NONE:
             is_forgotten = response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             self._restart(_NO_SESSION if is_forgotten else self._id)
             return False
         if response.session_id == _NO_SESSION:
-            self._restart(_NO_SESSION)  # The broker has no room, or has ended it.
+            self._restart(_NO_SESSION)  # The broker has no room for a session, or has ended it.
             return True
         if self._epoch != _FIRST_EPOCH and response.session_id != self._id:
             self._restart(self._id)
@@ -89,7 +90,7 @@ class FetchSession:
         return True
 
     def lost(self) -> None:
-        """The request may have been served or not."""
+        """Begin a new session with the next request: the lost one may have been served or not."""
         self._restart(self._id)
 
     def _restart(self, session_id: int) -> None:

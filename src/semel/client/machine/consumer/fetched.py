@@ -1,7 +1,7 @@
-"""What one fetch brought of one partition, and which of its records a reader may see.
+"""The records of one partition from one Fetch response, and which of them the application may see.
 
-Control batches are never seen. With the aborted list (read_committed), the batches of an aborted transaction are passed
-over: from the transaction's first offset, which the list says, to its abort marker, which stands in the log.
+Control batches are never visible. With a list of aborted transactions (read_committed), the batches of an aborted
+transaction are skipped: from the transaction's first offset, which the list has, to its abort marker in the log.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Rows(Protocol):
 
 
 DecodeRows: TypeAlias = Callable[[Buffer, Iterable[tuple[int, BatchHeader]]], Iterator[Rows]]
-"""Of a buffer and the batches in it, their records. See ``client.arrow.decode``."""
+"""Decodes the records of the batches at these places in a buffer: see ``client.arrow.decode``."""
 
 
 class FetchedRecords:
-    """Records of one partition, to be taken in order. A batch is decoded when its records are asked for.
+    """The fetched records of one partition, taken in the order of their offsets. A batch is decoded when it is needed.
 
-    They may be taken as records or as rows, and now as the one, now as the other.
+    They may be taken as records or as rows, also by turns.
     """
 
     __slots__ = (
@@ -81,15 +81,15 @@ class FetchedRecords:
         if not headers and len(records):
             raise DecodeError(f"{topic_partition}: {len(records)} bytes at offset {fetch_offset} hold no whole batch")
         self.next_offset = max(headers[-1][1].next_offset, fetch_offset) if headers else fetch_offset
-        """Where to read on after this."""
+        """The offset to fetch from after these records."""
         self.last_epoch = _epoch(headers[-1][1]) if headers else None
-        """The leader epoch of the last batch, as ``next_offset`` belongs to it."""
+        """The leader epoch of the last batch, which belongs to ``next_offset``."""
         self.taken_epoch: int | None = None
         """The leader epoch of the record that was taken last."""
         self.taken_offset = _NOTHING_TAKEN
         """The offset of the row that was taken last."""
         self.error: DecodeError | None = None
-        """What is wrong with the next record."""
+        """The error of the next record, which cannot be decoded."""
         self._buffer = records
         self._fetch_offset = fetch_offset
         self._check_crcs = check_crcs
@@ -104,7 +104,7 @@ class FetchedRecords:
         self._handed_out = 0
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Up to so many records. Fewer means that there are no more, or that ``error`` says why."""
+        """Return up to ``count`` records. Fewer mean that there are no more, or that ``error`` is set."""
         if self._chunks is not None:
             self._leave_rows()
         taken = self._decoded[self._handed_out : self._handed_out + count]
@@ -131,7 +131,7 @@ class FetchedRecords:
         return taken
 
     def take_decoded(self) -> ConsumerRecord | None:
-        """The next record, if it is decoded already."""
+        """Return the next record if it is already decoded."""
         if self._handed_out >= len(self._decoded):
             return None
         record = self._decoded[self._handed_out]
@@ -139,7 +139,7 @@ class FetchedRecords:
         return record
 
     def take_rows(self, count: int, decode: DecodeRows) -> list[Rows]:
-        """The same as columns. A batch that holds a bad record is refused whole."""
+        """Return up to ``count`` records as columns. A batch that holds a bad record is rejected as a whole."""
         if self._chunks is None:
             self._leave_records(decode)
         assert self._chunks is not None
@@ -163,7 +163,7 @@ class FetchedRecords:
         return taken
 
     def _leave_records(self, decode: DecodeRows) -> None:
-        """What was decoded and not handed out is decoded again, as rows."""
+        """Switch from records to rows: what was decoded and not returned is decoded again, as rows."""
         left = self._decoded[self._handed_out :]
         if left:
             self._fetch_offset = left[0].offset
@@ -193,7 +193,7 @@ class FetchedRecords:
                 yield from self._from(behind, rows)
                 behind = _offset(rows, -1) + 1
         except DecodeError:
-            # Of those that were decoded together, the ones before the bad one are sound.
+            # Of the batches that were decoded together, the ones before the bad one are sound.
             for batch in sound:
                 if batch[1].last_offset >= behind:
                     for rows in decode(self._buffer, [batch]):
@@ -202,7 +202,7 @@ class FetchedRecords:
             raise error
 
     def _from(self, first: int, rows: Rows) -> Iterator[Rows]:
-        """Without those before an offset: a batch may begin before the one that was asked for."""
+        """Yield the rows from offset ``first`` on: a batch may begin before the offset that was fetched."""
         before = 0
         if _offset(rows, 0) < first:
             before = sum(offset < first for offset in rows.column("offset").to_pylist())

@@ -1,9 +1,9 @@
-"""Reading ahead: fetches are kept under way so that records are there when they are asked for.
+"""Fetching ahead: Fetch requests are kept in flight so that records are ready when the application takes them.
 
-One fetch at a time is under way to each broker, for all partitions it leads that want more. A partition wants more
-while it has less than two fetches' worth ready. What is ready and what is under way stay together within
+One Fetch at a time is in flight to each broker, for all partitions that it leads and that want more. A partition wants
+more while fewer than two fetches of it are ready. What is ready and what is in flight stay together within
 fetch.max.bytes, which the brokers share; only a batch that is larger than its limit comes whole. So memory is bounded,
-and the next records travel while the last ones are being worked on. What paused partitions hold is kept and not
+and the next records travel while the last ones are being processed. What is held for paused partitions is kept and not
 counted: it is no more than two fetches for each, and must not stop the others.
 """
 
@@ -46,7 +46,7 @@ _SESSION_ENDED: Final = frozenset(
 
 
 class _Asked(NamedTuple):
-    """One partition of a fetch that is under way."""
+    """One partition of a Fetch that is in flight."""
 
     position: Position
     generation: int
@@ -55,7 +55,10 @@ class _Asked(NamedTuple):
 
 
 class Fetcher:
-    """``out_of_range`` and ``errors`` collect what the consumer must decide about."""
+    """Sends Fetch requests and holds the fetched records until they are taken.
+
+    ``out_of_range`` and ``errors`` collect what the consumer must decide about.
+    """
 
     def __init__(
         self, config: ConsumerConfig, positions: Positions, connections: Connections, metadata: Metadata, random: Random
@@ -66,7 +69,7 @@ class Fetcher:
         self._metadata = metadata
         self._retry = Retry.of(config.client, random)
         self._under_way: dict[Route, int] = {}
-        """Brokers that have a fetch to answer, with how many bytes that may bring."""
+        """The brokers with a Fetch in flight, and how many bytes its response may have."""
         self._sessions: dict[Route, FetchSession] = {}
         self._ready: deque[FetchedRecords] = deque()
         self._rack_id = config.client_rack
@@ -89,7 +92,7 @@ class Fetcher:
         )
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Up to so many records, and the positions move past them."""
+        """Return up to ``count`` records and move the positions past them."""
         taken: list[ConsumerRecord] = []
         for chunk, position in self._takeable():
             wanted = count - len(taken)
@@ -103,7 +106,7 @@ class Fetcher:
         return taken
 
     def take_decoded(self) -> ConsumerRecord | None:
-        """What ``take`` would give as the first record, if it is decoded already; then the position moves past it."""
+        """Return the record that ``take`` would return first, if it is already decoded, and move its position."""
         for chunk in self._ready:
             position = self._positions.get(chunk.topic_partition)
             if position is not None and not position.is_paused and position.generation == chunk.generation:
@@ -114,7 +117,7 @@ class Fetcher:
         return None
 
     def take_rows(self, count: int, decode: DecodeRows) -> list[tuple[TopicPartition, Rows]]:
-        """The same as columns."""
+        """Return up to ``count`` records as columns and move the positions past them."""
         taken: list[tuple[TopicPartition, Rows]] = []
         for chunk, position in self._takeable():
             parts = chunk.take_rows(count, decode)
@@ -140,10 +143,10 @@ class Fetcher:
         else:
             self.errors[chunk.topic_partition] = chunk.error
             assert position.offset is not None
-            position.seek(position.offset, position.offset_epoch)  # To read it again: the next copy may be sound.
+            position.seek(position.offset, position.offset_epoch)  # Fetched again: the next copy may be sound.
 
     def poll(self, now_ms: float) -> None:
-        """Ask every broker that has nothing to answer for what its partitions want."""
+        """Send a Fetch to every broker that has none in flight and whose partitions want more."""
         self._drop_stale()
         self._truncation.poll(now_ms)
         ahead = Counter(chunk.topic_partition for chunk in self._ready)
@@ -174,7 +177,7 @@ class Fetcher:
         return position is not None and position.generation == chunk.generation
 
     def _drop_stale(self) -> None:
-        """What was fetched for a position that is no longer the position."""
+        """Drop what was fetched before a seek, or for a partition that is no longer assigned."""
         if not all(map(self._is_current, self._ready)):
             self._ready = deque(chunk for chunk in self._ready if self._is_current(chunk))
 
@@ -188,7 +191,7 @@ class Fetcher:
         )
 
     def _may_bring(self, partition_count: int, broker_count: int) -> int | None:
-        """How many bytes one more fetch may bring; ``None``: it has to wait until some were taken."""
+        """Return how many bytes one more Fetch may bring; ``None`` if it must wait until records were taken."""
         limit = self._config.fetch_max_bytes
         used = sum(self._under_way.values()) + sum(
             chunk.size_bytes for chunk in self._ready if not self._positions[chunk.topic_partition].is_paused
@@ -287,7 +290,8 @@ class Fetcher:
                         refused.append(one)
         elif response.error_code in OUTDATED_METADATA:
             self._metadata.outdated()
-        # Within a session, what is not mentioned is as it was. One that has ended begins again at once.
+        # In an incremental response, a partition that is missing has nothing new. An ended session begins again at
+        # once.
         if not is_full and (is_sound or response.error_code in _SESSION_ENDED):
             for one in unanswered.values():
                 if one.position.generation == one.generation:
@@ -300,13 +304,13 @@ class Fetcher:
             self._retry = self._retry.succeeded()
 
     def _partition_answered(self, one: _Asked, data: PartitionData) -> bool:
-        """Whether there are records that can be read, or none; else the next copy may be sound."""
+        """Store the answer about one partition. Returns ``False`` if its records are damaged: to be fetched again."""
         position = one.position
         position.high_watermark, position.last_stable_offset = data.high_watermark, data.last_stable_offset
         position.log_start_offset = data.log_start_offset
         position.checked_epoch = one.leader_epoch
         if data.preferred_read_replica is not None:
-            self._rack_id = ""  # Who says where it stands is sent to a replica nearby. Here the leader is read.
+            self._rack_id = ""  # Brokers send a client that names its rack to a replica there; this one reads leaders.
         if data.records is None or not len(data.records):
             return True
         return self._keep(one, data)
@@ -319,7 +323,7 @@ class Fetcher:
         if leader is not None and epoch is not None:
             self._metadata.leader_moved(position.topic_partition, leader, epoch, brokers, now_ms)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # What lies before it may still be waiting to be taken; then it is asked for again, and answered again.
+            # Fetched records before this offset may not be taken yet; then it is fetched again, with the same error.
             if position.offset == position.fetch_offset:
                 self.out_of_range.append(position)
             return
@@ -337,7 +341,8 @@ class Fetcher:
             chunk = FetchedRecords(
                 position.topic_partition,
                 position.generation,
-                # A copy: one slow partition would otherwise hold on to the whole answer, with those of all others.
+                # A copy: one slow partition would otherwise keep the whole response in memory, with the records of all
+                # others.
                 bytes(data.records),
                 fetch_offset=one.fetch_offset,
                 aborted=data.aborted_transactions if committed_only else None,
@@ -352,7 +357,7 @@ class Fetcher:
         return True
 
     def _later(self, asked: Iterable[_Asked], now_ms: float) -> None:
-        """Together, or the first of them to be asked for again would make the others wait for its answer."""
+        """Retry all these at the same time; otherwise the first one's Fetch makes the others wait for its response."""
         self._retry = self._retry.failed(now_ms)
         for one in asked:
             if one.position.generation == one.generation:

@@ -1,4 +1,4 @@
-"""Offsets by time: asked of the leaders, until all are known or one cannot be."""
+"""Lookups of offsets by timestamp (ListOffsets), sent to the leaders until all are known or one is refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from semel.wire.messages.list_offsets import (
 
 @dataclass(slots=True, eq=False)
 class Search:
-    """Offsets of these times. What is found is ``None`` where no record is as late as that."""
+    """One lookup of offsets by timestamp. ``found`` has ``None`` where no record has that timestamp or a later one."""
 
     wanted: dict[TopicPartition, int]
     retry: Retry
@@ -76,7 +76,7 @@ class OffsetLookup:
         return min((search.retry.next_deadline_ms(now_ms) for search in self._searches), default=NEVER)
 
     def topics(self) -> list[str]:
-        """The topics that are asked about."""
+        """Return the topics of all open lookups."""
         return [topic for search in self._searches for topic, _ in search.wanted]
 
     def fail(self, error: Exception) -> None:

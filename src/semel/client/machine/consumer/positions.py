@@ -1,11 +1,11 @@
-"""Where a consumer stands in each of its partitions.
+"""The positions of a consumer in its partitions (Kafka: ``SubscriptionState``).
 
-The law: ``offset`` is what the application has been given, ``fetch_offset`` what was asked for; between them lies what
-is held ready. A seek makes both the same and starts a new ``generation``, so that what was fetched for the old one is
-known by it and thrown away.
+The law: ``offset`` is the next offset to return to the application, ``fetch_offset`` the next one to fetch; the records
+between them are held ready. A seek makes both the same and starts a new ``generation``, so that records that were
+fetched for the old position are recognized and dropped.
 
-Each has an epoch beside it: that of the leader under which the record before it was written. An offset alone says
-nothing about which log it belongs to; with the epoch, a new leader can say whether it has the same records.
+Each offset has an epoch beside it: the leader epoch of the record before it. An offset alone does not say which log it
+belongs to; with the epoch, a new leader can say whether it has the same records.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Position:
         self.fetch_offset: int | None = None
         self.fetch_epoch: int | None = None
         self.checked_epoch: int | None = None
-        """The epoch of the leader that is known to have what was read so far."""
+        """The epoch of the leader that is known to have the records that were fetched so far."""
         self.reset_to = reset_to
         """The time, or special time, whose offset is to be looked up; ``None`` when there is nothing to look up."""
         self.generation = 0
@@ -60,7 +60,7 @@ class Position:
         self.waiting: list[Promise[int]] = []
 
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
-        """Read on from here. With the epoch of the record before it, the leader is asked whether it has that."""
+        """Continue at this offset. With the epoch of the record before it, the leader is asked for that record."""
         self.offset = self.fetch_offset = offset
         self.offset_epoch = self.fetch_epoch = leader_epoch
         self.checked_epoch = None
@@ -71,28 +71,28 @@ class Position:
             promise.fulfil(offset)
 
     def reset(self, timestamp: int) -> None:
-        """Go to the offset of a time, once it is known."""
+        """Continue at the offset of a timestamp, once that is looked up."""
         self.offset = self.fetch_offset = None
         self.offset_epoch = self.fetch_epoch = self.checked_epoch = None
         self.reset_to = timestamp
         self._new_generation()
 
     def has_to_be_checked(self, leader_epoch: int | None) -> bool:
-        """Whether what was read was read of another leader than the one that has this epoch."""
+        """Whether fetched records came from an older leader, so that the leader of this epoch must be asked."""
         if self.fetch_epoch is None or leader_epoch is None:
             return False
         return self.checked_epoch is None or self.checked_epoch < leader_epoch
 
     def lag(self, *, committed_only: bool) -> int | None:
-        """How many offsets lie before what can be read; ``None`` before the first answer.
+        """Return how many offsets the position is behind the readable end; ``None`` before the first response.
 
-        Markers have offsets, too. As positions move past them, the lag comes to zero behind the last transaction.
+        Markers have offsets, too. As positions move past them, the lag reaches zero behind the last transaction.
         """
         end = self.last_stable_offset if committed_only else self.high_watermark
         return None if end is None or self.offset is None else max(0, end - self.offset)
 
     def fail(self, error: Exception) -> None:
-        """No position can be found: the callers that wait for it are told."""
+        """Fail all calls that wait for the position, because none can be found."""
         waiting, self.waiting = self.waiting, []
         for promise in waiting:
             promise.fail(error)
@@ -112,15 +112,15 @@ class Position:
 
 
 class Positions:
-    """The partitions that a consumer reads. The one that brought records last stands last."""
+    """The positions of all partitions that a consumer reads. The partition that received records last stands last."""
 
     def __init__(self) -> None:
         self._positions: dict[TopicPartition, Position] = {}
         self._unused_generation = 0
-        """So that a partition that comes back is not taken for what it was: see the law above."""
+        """A generation that no removed partition had, so that a partition that returns does not use its old records."""
 
     def assign(self, partitions: Iterable[TopicPartition], reset_to: int | None) -> None:
-        """Read these and no others; those that were read before keep their place."""
+        """Read these partitions and no others; those that were read before keep their position."""
         wanted = dict.fromkeys(partitions)
         for gone in [topic_partition for topic_partition in self._positions if topic_partition not in wanted]:
             position = self._positions.pop(gone)
@@ -154,7 +154,7 @@ class Positions:
         return list(self._positions)
 
     def reached(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far each partition was handed out, where that is known."""
+        """Return the position of each partition behind the records that were returned, where it is known."""
         return {
             topic_partition: OffsetAndMetadata(position.offset, leader_epoch=position.offset_epoch)
             for topic_partition, position in self._positions.items()
@@ -162,5 +162,5 @@ class Positions:
         }
 
     def served(self, position: Position) -> None:
-        """It brought records: the others come first next time."""
+        """Put a partition that received records last, so that the others come first in the next Fetch."""
         self._positions[position.topic_partition] = self._positions.pop(position.topic_partition)

@@ -1,8 +1,9 @@
-"""Where a partition begins to be read, and where it goes back to.
+"""The offsets at which a consumer starts to read its partitions, and those to which ``rewind`` goes back.
 
-It begins where the group has committed, or else where auto.offset.reset says; but not before the application knows of
-it, because it may want to seek. The way back leads to what was committed last. Where nothing was committed it leads to
-where reading began, and never to auto.offset.reset again: the end of the log has moved on, and would skip records.
+Reading starts at the group's committed offset, or else where auto.offset.reset says; but not before the application
+knows of the assignment, because it may want to seek. ``rewind`` goes back to what was committed last. If nothing was
+committed, it goes back to where reading started, and does not apply auto.offset.reset again: the end of the log has
+moved on, and records would be skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _RESETS: Final = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST, Of
 
 
 class StartOffsets:
-    """``errors`` takes what goes wrong with a partition, for the application to be raised."""
+    """Finds an offset for every position that has none. ``errors`` collects what to raise to the application."""
 
     def __init__(
         self,
@@ -41,20 +42,20 @@ class StartOffsets:
         self._errors = errors
         self._group = group
         self._unannounced: set[TopicPartition] = set()
-        """Partitions that the application was not told of yet."""
+        """Assigned partitions that the application does not know of yet."""
         self._restoring: dict[TopicPartition, int | None] = {}
-        """Partitions that begin where the group has committed, with the generation that is being asked for."""
+        """Partitions that start at the group's committed offset, with the generation for which it was requested."""
         self._looking: dict[TopicPartition, int] = {}
-        """Partitions whose beginning is found by time, with the generation that is being asked for."""
+        """Partitions whose offset is being looked up by time, with the generation for which it is."""
         self._begun: dict[TopicPartition, int] = {}
-        """Where partitions began for which nothing was committed."""
+        """The offsets at which reading started in partitions that have no committed offset."""
         self._sought: dict[TopicPartition, int | None] = {}
-        """Where the application has put partitions since it last committed; ``None``: by time, and not yet known."""
+        """The offsets of seeks since the application last committed; ``None``: a seek by time, not yet known."""
 
     # What is read
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these and no others; those that were read before keep their position."""
+        """Read these partitions and no others; those that were read before keep their position."""
         before = set(self._positions.partitions)
         self._positions.assign(partitions, self._reset_to)
         after = set(self._positions.partitions)
@@ -66,13 +67,13 @@ class StartOffsets:
             self._restoring.update(dict.fromkeys(after - before))
 
     def withhold(self, partitions: Iterable[TopicPartition]) -> None:
-        """Do not begin to read these: the application does not know of them."""
+        """Do not start to read these yet: the application does not know of them."""
         self._unannounced.update(partitions)
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         self._unannounced.difference_update(partitions)
 
-    # What the application says
+    # What the application calls
 
     def seek(self, position: Position, offset: int) -> None:
         position.seek(offset)
@@ -85,12 +86,12 @@ class StartOffsets:
         self._sought[position.topic_partition] = None
 
     def settled(self, partitions: Iterable[TopicPartition]) -> None:
-        """Offsets were committed for these: the way back ends there."""
+        """Note that offsets were committed for these: ``rewind`` does not go back to an earlier seek."""
         for topic_partition in partitions:
             self._sought.pop(topic_partition, None)
 
     def rewind(self) -> None:
-        """Back to what was committed last, or else to where reading began, or to where the application has gone."""
+        """Go back to the last committed offsets, or to the offset of a seek since then, or to where reading started."""
         for position in self._positions:
             if position.offset is None:
                 continue
@@ -112,7 +113,7 @@ class StartOffsets:
     # What happens
 
     def out_of_range(self, position: Position) -> None:
-        """The log no longer has what was asked for, or has never had it."""
+        """Apply auto.offset.reset to a position that the log no longer has, or never had."""
         if self._reset_to is not None:
             position.reset(self._reset_to)
             return
@@ -123,7 +124,7 @@ class StartOffsets:
         )
 
     def poll(self) -> None:
-        """Ask where to begin, for partitions that have no position."""
+        """Look up the offset of every partition that has no position."""
         if self._restoring:
             self._restore()
         for position in self._positions:
@@ -157,7 +158,7 @@ class StartOffsets:
             if position is None or self._restoring.get(topic_partition) != generation:
                 continue
             if promise.error is not None:
-                self._restoring[topic_partition] = None  # It is asked again, once the application knows.
+                self._restoring[topic_partition] = None  # Requested again, once the application has seen the error.
                 self._failed(position, promise.error)
                 continue
             del self._restoring[topic_partition]
@@ -195,7 +196,7 @@ class StartOffsets:
             return
         found = promise.value[topic_partition]
         if found is None:
-            position.reset(LATEST)  # No record is as late as that: the next one will be.
+            position.reset(LATEST)  # No record is that late: the next one will be.
             return
         position.seek(found.offset)
         if topic_partition in self._sought:
@@ -209,7 +210,7 @@ class StartOffsets:
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         self._restoring.pop(topic_partition, None)
-        self._errors.pop(topic_partition, None)  # What was wrong was wrong with another position.
+        self._errors.pop(topic_partition, None)  # The error belonged to another position.
 
 
 def _no_position(topic_partition: TopicPartition) -> KafkaError:

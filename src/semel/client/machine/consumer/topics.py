@@ -13,7 +13,7 @@ from semel.types import TopicPartition
 
 
 class ConsumerTopics:
-    """``errors`` takes what is wrong with a topic, for the application to be raised."""
+    """Keeps the metadata of these topics requested. ``errors`` collects what to raise to the application."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class ConsumerTopics:
         self._asked: dict[str, Promise[TopicView]] = {}
 
     def know(self, topic: str, now_ms: float) -> Promise[TopicView]:
-        """The topic, once it is known."""
+        """Return a promise for the metadata of a topic."""
         promise = self._asked.setdefault(topic, Promise())
         self.refresh(now_ms)
         self._metadata.outdated()
         return promise
 
     def refresh(self, now_ms: float) -> None:
-        """What is read, or looked for, has changed: keep just these topics known."""
+        """Request metadata of the topics that are needed now: the partitions, the group or the lookups have changed."""
         assigned = [topic for topic, _ in self._positions.partitions]
         if self._group is not None:
             self._group_topics = self._group.topics
@@ -48,12 +48,12 @@ class ConsumerTopics:
         self._metadata.retain((*assigned, *self._group_topics, *self._lookup.topics(), *self._asked), now_ms)
 
     def follow_group(self, now_ms: float) -> None:
-        """``refresh``, if the group wants other topics now."""
+        """Call ``refresh`` if the group needs other topics now."""
         if self._group is not None and self._group_topics != self._group.topics:
             self.refresh(now_ms)
 
     def look_at_metadata(self) -> None:
-        """An answer may say that a topic cannot be read, or be what was asked for."""
+        """After a Metadata response, collect the errors of topics and keep the promises of ``know``."""
         if self._updates_seen == self._metadata.updates:
             return
         self._updates_seen = self._metadata.updates

@@ -1,11 +1,12 @@
-"""When the leader of a partition changes: does the new one have what was read of the old one?
+"""The check after a change of leader (KIP-320): does the new leader have the records that were fetched?
 
 It has, unless replicas that were behind were made to lead (an unclean election). Then the records after some offset are
-other records, or none, and an offset alone does not show it. So before anything is fetched from a new leader it is
-asked where, in its log, the epoch of the last record that was fetched ends (KIP-320). What lies behind that is gone:
+other records, or none, and an offset alone does not show it. So before anything is fetched from a new leader, it is
+asked where, in its log, the epoch of the last fetched record ends (OffsetForLeaderEpoch). Records behind that offset
+are gone:
 
-- held ready, but not handed out: it is thrown away and read again;
-- handed out: reading goes on where the logs part, with a warning, or if auto.offset.reset is none, that is an error.
+- held ready, but not returned: they are dropped and fetched again;
+- returned: reading continues where the logs diverge, with a warning; if auto.offset.reset is none, that is an error.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class _Asked(NamedTuple):
 
 
 class TruncationCheck:
-    """Asks for positions that have to be checked. ``errors`` and ``out_of_range`` are the fetcher's."""
+    """Asks new leaders about positions that have to be checked. ``errors`` and ``out_of_range`` are the fetcher's."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class TruncationCheck:
         self._errors = errors
         self._out_of_range = out_of_range
         self._asked: dict[TopicPartition, int] = {}
-        """What is being asked for, with the generation of the position."""
+        """The partitions that are being checked, with the generation of the position."""
 
     def poll(self, now_ms: float) -> None:
         by_route: dict[Route, dict[TopicPartition, _Asked]] = {}
@@ -74,7 +75,7 @@ class TruncationCheck:
             partition = self._metadata.view.partition(position.topic_partition)
             if partition is None or partition.leader is None or now_ms < position.retry_ms:
                 continue
-            # A fetch that is under way to the old leader may still bring something that has to be checked, too.
+            # A Fetch in flight to the old leader may still bring records that have to be checked, too.
             if position.fetching or not position.has_to_be_checked(partition.leader_epoch):
                 continue
             if self._asked.get(position.topic_partition) == position.generation:
@@ -125,10 +126,10 @@ class TruncationCheck:
             self._retry = self._retry.succeeded()
 
     def _settled(self, asked: _Asked, answer: EpochEndOffset) -> bool:
-        """Whether that was an answer: else it is asked again."""
+        """Handle the answer about one partition. Returns ``False`` if it must be asked about again."""
         position = asked.position
         if position.generation != asked.generation:
-            return True  # It is somewhere else by now.
+            return True  # The position has changed since.
         code = answer.error_code
         if code != ErrorCode.NONE:
             if code in OUTDATED_METADATA:
@@ -138,7 +139,7 @@ class TruncationCheck:
                 self._errors[position.topic_partition] = client_error(code, text)
             return False
         if answer.leader_epoch is None or answer.end_offset is None:
-            self._out_of_range.append(position)  # The leader knows nothing as old as that.
+            self._out_of_range.append(position)  # The leader knows no epoch as old as that.
             return self._resets
         if answer.end_offset >= asked.fetch_offset:
             position.checked_epoch = asked.leader_epoch
