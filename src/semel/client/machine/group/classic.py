@@ -1,14 +1,14 @@
-"""A member of a group of the classic protocol: it joins, one member assigns for all, every member hears its part.
+"""A member of a classic group: it joins, one member assigns the partitions, every member receives its part.
 
     OUT --prepared--> JOINING --JoinGroup answered--> (leader: ASSIGNING -->) SYNCING --SyncGroup answered--> STABLE
      ^                   ^                                                                                      |
      |                   +--prepared-- PREPARING <--- the group rebalances, or what is wanted has changed ------+
-     +--- the group went on without this member, it left, or its application stayed away for too long
+     +--- the group went on without this member, it left, or its application did not poll for too long
 
-To be prepared is to have given up what has to be given up before joining: in the eager protocol everything, in the
-cooperative one what is not wanted any more. The laws: nothing is assigned to us that we hear of under another
-generation than the one we are in; and JoinGroup is sent only while the application polls, because no other code would
-read what we get.
+A member is prepared when it has revoked what must be revoked before joining: all partitions in the eager protocol,
+those of topics that it no longer subscribes to in the cooperative one. The laws: an assignment counts only in the
+generation that this member is in; and JoinGroup is sent only while the application polls, because nothing else would
+read the partitions that it brings.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ClassicMembership(Membership):
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._is_cooperative = common_protocol(assignors) is RebalanceProtocol.COOPERATIVE
         self._matched: tuple[object, tuple[str, ...]] = None, ()
-        """The topics that the subscription means, with the metadata for which that was found out."""
+        """The metadata and the subscription that the topics were computed from, and the topics that match."""
         self._joined_topics: tuple[str, ...] = ()
         self.state = ClassicMemberState.OUT
         self._assignor_name = ""
@@ -83,8 +83,11 @@ class ClassicMembership(Membership):
 
     @property
     def tenure(self) -> object:
-        """The generation: a coordinator of a KIP-848 group may take a member that it has removed, and that joins late,
-        for a new one. It gets a generation like any other; what it had, others have had in between."""
+        """The generation of this member.
+
+        The coordinator of a KIP-848 group may take a member that it has removed, and that joins late, for a new one.
+        The member then gets a generation like any other, but other members have had its partitions in between.
+        """
         return self._generation_id
 
     @property
@@ -139,7 +142,7 @@ class ClassicMembership(Membership):
         return self._matched[1]
 
     def _look_at_metadata(self) -> None:
-        """What is wanted, or what there is, may have changed since we joined."""
+        """Join again if the subscribed topics, or the partitions of the group's topics, have changed since joining."""
         if self.state is not ClassicMemberState.STABLE or self._join_reason is not None:
             return
         if self._wanted_topics() != self._joined_topics:
@@ -201,7 +204,8 @@ class ClassicMembership(Membership):
             self._fail(client_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text, Family.FATAL), now_ms)
             return
         if response.skip_assignment:
-            # A static leader that came back: the assignment stands, and is only to be watched from now on.
+            # A static leader that came back (KIP-814): the assignment is kept, and only changes of topics are watched
+            # for.
             self._leadership.watch(self._metadata.view)
         else:
             self.state = ClassicMemberState.ASSIGNING
@@ -209,14 +213,14 @@ class ClassicMembership(Membership):
     # The assignment
 
     def _assign(self, now_ms: float) -> None:
-        """As leader, once every topic of the group is known."""
+        """Compute the assignment, as the leader, once every topic of the group is known."""
         assert self._leadership is not None
         view = self._metadata.view
         if not self.wants_all_topics and not self._leadership.knows_topics(view):
             return
         try:
             self._assignments = self._leadership.assign(self._assignors[self._assignor_name], view)
-        except Exception as error:  # An application's own assignor: whatever it raises must not end the driver.
+        except Exception as error:  # An application's own assignor: no exception may end the driver.
             self._assignor_failed(error, now_ms)
             return
         self.state = ClassicMemberState.SYNCING
@@ -260,13 +264,13 @@ class ClassicMembership(Membership):
         owned = set(self._reassignment.owned)
         withdrawn = owned.difference(assigned)
         if withdrawn:
-            # They are for other members, which can get them only when this one has joined without them.
+            # They are for other members, which get them only after this member has joined again without them.
             self._reassignment.give_up(withdrawn, done=lambda now_ms: self._join_again("partitions were given up"))
         self._reassignment.take_over([p for p in assigned if p not in owned], done=lambda now_ms: None)
 
     def _heartbeat_refused(self, member: GroupMetadata, code: int, now_ms: float) -> None:
         if member != self.metadata() or self.state not in _HEARTBEATS:
-            return  # It was about a generation that is over.
+            return  # It was sent in a generation that has ended.
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._join_again("the group rebalances")
         else:
@@ -278,7 +282,7 @@ class ClassicMembership(Membership):
         member = self.metadata()
         self._reset()
         self._member_id = ""
-        # A static member stays: its partitions wait for it to come back, until its session is over.
+        # A static member does not leave: its partitions wait for it to come back, until its session times out.
         if not member.member_id or member.group_instance_id is not None:
             return kept()
         return self._tell_goodbye(ApiKey.LEAVE_GROUP, leave_request(member, reason), now_ms)
@@ -314,7 +318,8 @@ class ClassicMembership(Membership):
     # Asking
 
     def _ask_group(self, api_key: ApiKey, build: Build, handle: Callable[[Any, float], None], now_ms: float) -> bool:
-        # The coordinator answers when all members have joined, or have had the time to; then the answer has to travel.
+        # The coordinator answers when all members have joined, or max.poll.interval.ms is over. The grace is for the
+        # network.
         patience_ms = max(self._config.max_poll_interval_ms + _JOIN_GRACE_MS, self._config.client.request_timeout_ms)
         is_static = self._config.group_instance_id is not None
         version_min = _INSTANCE_IDS_SINCE[api_key] if is_static else None

@@ -1,4 +1,4 @@
-"""The requests of the classic protocol, as a member makes them."""
+"""The requests of the classic protocol, as functions that build them for a version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def join_request(
     owned: tuple[TopicPartition, ...],
     reason: str,
 ) -> Build:
-    """Offer every assignor, each with what it wants to know of us."""
+    """Return a JoinGroup request that offers every assignor, each with the user data that it asks for."""
     rack_id = config.client_rack or None
     protocols = [
         JoinGroupRequestProtocol(

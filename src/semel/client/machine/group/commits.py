@@ -1,8 +1,8 @@
-"""The offsets of a group: what is committed for it, and what was.
+"""The offsets of a group: OffsetCommit and OffsetFetch.
 
-The law: commits are sent in the order they were asked for, one at a time, and one that has to be repeated is repeated
-before the next. So what is committed last is what was asked for last, and no offset goes back by a retry. Once
-partitions are dropped, nothing of theirs is sent any more; so what is left of a commit may go out under a later
+The law: commits are sent in the order in which they were asked for, one at a time, and one that has to be sent again is
+sent again before the next. So the commit that was asked for last is the last one, and no offset goes back by a retry.
+Once partitions are dropped, nothing of theirs is sent any more; so the rest of a commit may be sent under a later
 generation.
 """
 
@@ -38,7 +38,7 @@ from semel.wire.messages.offset_fetch import (
 )
 
 _GROUPS_SINCE: Final = 8
-# From the next version on topics have ids instead of names, and an offset of a topic that was deleted has neither.
+# From the next version on, topics have ids instead of names; the offset of a topic that was deleted has neither.
 _NAMES_UNTIL: Final = 9
 
 Committed = dict[TopicPartition, OffsetAndMetadata | None]
@@ -62,8 +62,10 @@ class _Fetch:
 
 
 class GroupOffsets:
-    """``renewed`` says what has become of a member, ``awaits_generation`` whether it is about to become something else,
-    ``react`` is told what an answer means for the membership.
+    """Commits and fetches the offsets of a group.
+
+    ``renewed`` returns the current identity of a member, ``awaits_generation`` whether that is about to change, and
+    ``react`` is called with what an error means for the membership.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class GroupOffsets:
     ) -> None:
         self._coordinator = coordinator
         self._retry = Retry.of(config, random)
-        """Of the commit that is the next."""
+        """The retry state of the first commit in the queue."""
         self._commit_timeout_ms = commit_timeout_ms
         self._renewed = renewed
         self._awaits_generation = awaits_generation
@@ -99,7 +101,7 @@ class GroupOffsets:
         return commit.promise
 
     def fetch(self, partitions: Iterable[TopicPartition], member: GroupMetadata) -> Promise[Committed]:
-        """What is committed; ``None`` where nothing is. Waits for transactions that have yet to decide it."""
+        """Fetch committed offsets; ``None`` where there is none. Waits for open transactions that may change them."""
         fetch = _Fetch(member, tuple(dict.fromkeys(partitions)), self._retry.succeeded())
         if fetch.partitions:
             self._fetches.append(fetch)
@@ -108,7 +110,7 @@ class GroupOffsets:
         return fetch.promise
 
     def forsake(self, partitions: Iterable[TopicPartition]) -> None:
-        """These belong to others now: commit nothing more for them."""
+        """Commit nothing more for these partitions, which belong to other members now."""
         gone = set(partitions)
         for commit in tuple(self._commits):
             dropped = gone.intersection(commit.remaining)
@@ -169,8 +171,8 @@ class GroupOffsets:
             return OffsetCommitRequest(
                 self._coordinator.group_id,
                 member.generation_id,
-                # A consumer that is in no generation commits without a member id, as for partitions it has assigned
-                # itself.
+                # A consumer without a generation commits without a member id, as it does for partitions that it has
+                # assigned itself.
                 "" if member.generation_id is None else member.member_id,
                 None if member.generation_id is None else member.group_instance_id,
                 topics=list(topics.values()),
@@ -197,7 +199,7 @@ class GroupOffsets:
         self, commit: _Commit, member: GroupMetadata, codes: Mapping[TopicPartition, int], now_ms: float
     ) -> None:
         if not self._commits or self._commits[0] is not commit:
-            return  # It was given up meanwhile.
+            return  # It was dropped meanwhile.
         worst: tuple[TopicPartition, int] | None = None
         for topic_partition in tuple(commit.remaining):
             code = codes.get(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -216,10 +218,10 @@ class GroupOffsets:
         if reaction is Reaction.FIND_COORDINATOR:
             self._coordinator.forget()
         if reaction in _OUTDATED and self._renewed(member) not in (member, None):
-            self._retry = self._retry.failed(now_ms)  # A rebalance was quicker, and these partitions are still ours.
+            self._retry = self._retry.failed(now_ms)  # A rebalance came first, and this member has kept the partitions.
             return
         if reaction is Reaction.LOSE_GENERATION and self._awaits_generation():
-            # JoinGroup has a connection of its own: its answer says what this member is now, and may come after this.
+            # JoinGroup has a connection of its own: its response, with the new generation, may come after this one.
             self._retry = self._retry.failed(now_ms)
             return
         if _is_repeated(code):
@@ -238,7 +240,7 @@ class GroupOffsets:
     # Fetching
 
     def _send_fetch(self, fetch: _Fetch, now_ms: float) -> None:
-        # A consumer that has lost its membership may still ask, without a member id: committed offsets are no secret.
+        # A consumer that has lost its membership may still fetch offsets, without a member id.
         member = self._renewed(fetch.member) or GroupMetadata(self._coordinator.group_id)
         topics: dict[str, list[int]] = {}
         for topic, index in fetch.partitions:
@@ -288,7 +290,7 @@ class GroupOffsets:
         if reaction is Reaction.FIND_COORDINATOR:
             self._coordinator.forget()
         if reaction in _OUTDATED and self._renewed(member) != member:
-            fetch.retry = fetch.retry.failed(now_ms)  # It is another member by now, or none: it asks again as that.
+            fetch.retry = fetch.retry.failed(now_ms)  # Sent again with the current identity.
             return
         if reaction in _REPEATED:
             fetch.retry = fetch.retry.failed(now_ms)

@@ -1,12 +1,12 @@
-"""A member of a group of the consumer protocol (KIP-848): one request says everything, and the broker assigns.
+"""A member of a consumer group (KIP-848): one request carries everything, and the broker assigns the partitions.
 
     OUT --the application polls--> JOINING --answered--> MEMBER
      ^                                                      |
-     +--- fenced, left, or the application stayed away -----+
+     +--- fenced, left, or the application did not poll ----+
 
-The broker answers a heartbeat with what this member is to own, and goes on when the member says that it does. The law
-is the broker's, and we keep our half: a partition is reported as owned until the application has given it up, so no
-other member gets it before. Giving up comes first, and is acknowledged at once; only then is anything new taken over.
+The response to a heartbeat has the partitions that this member is to own, and the broker continues when the member
+reports that it owns them. The law: a partition is reported as owned until the application has given it up, so no other
+member gets it before that. Revoking comes first and is reported at once; only then are new partitions taken over.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ConsumerMemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What the coordinator was told last. It remembers, so only what has changed is said again."""
+    """What the last heartbeat reported. The coordinator remembers it, so the next one reports only changes."""
 
     topics: tuple[str, ...]
     pattern: str | None
@@ -65,14 +65,14 @@ class ConsumerMembership(Membership):
         self._is_reconciled = True
         self._topic_ids: dict[str, UUID] = {}
         self._said: _Said | None = None
-        """``None``: everything has to be said."""
+        """What the coordinator has received; ``None``: the next heartbeat reports everything."""
         self._heartbeat_ms = 0.0
 
     # What the consumer calls
 
     @property
     def tenure(self) -> object:
-        """For ever: epochs go on while partitions stay, and a member that was removed is told so."""
+        """Always the same: epochs change while partitions stay, and a member that was removed receives an error."""
         return None
 
     @property
@@ -165,7 +165,7 @@ class ConsumerMembership(Membership):
     # The assignment
 
     def _reconcile(self) -> None:
-        """Move one step towards what the broker wants us to own."""
+        """Take one step towards the assignment that the broker has sent."""
         if self._is_reconciled or self._reassignment.is_busy:
             return
         names = self._metadata.view.topic_names
@@ -179,7 +179,7 @@ class ConsumerMembership(Membership):
         self._topic_ids.update({name: topic_id for topic_id, name in known.items()})
         self._is_reconciled = len(known) == len(self._target)
         if not self._is_reconciled:
-            self._metadata.outdated()  # The broker knows topics that we have not heard of yet.
+            self._metadata.outdated()  # The broker knows topics that this client does not know yet.
         added = [partition for partition in target if partition not in owned]
         if added or self._is_reconciled:
             self._reassignment.take_over(added, done=_heartbeat_follows)
@@ -187,7 +187,7 @@ class ConsumerMembership(Membership):
     # Leaving
 
     def _leave(self, reason: str, now_ms: float) -> Promise[None]:
-        """The protocol has no word for a reason."""
+        """Send the heartbeat of a leaving member. The protocol has no field for the reason."""
         if self.state is ConsumerMemberState.OUT:
             return kept()
         self._reset()
@@ -205,8 +205,8 @@ class ConsumerMembership(Membership):
         text = f"ConsumerGroupHeartbeat of {group} was answered {named(code).name}{why}"
         log.info("%s", text)
         if code == ErrorCode.GROUP_ID_NOT_FOUND and self.is_member:
-            # The group went on without us, and without another member that speaks this protocol: it is a classic one by
-            # now, or gone. Joining makes it one of ours again.
+            # The group has removed this member, and no other member uses this protocol: it is a classic group now, or
+            # was deleted. Joining makes it a consumer group again.
             self._lost(text, now_ms)
             return
         self._was_refused(reaction_to(ApiKey.CONSUMER_GROUP_HEARTBEAT, code), code, text, now_ms)
@@ -219,9 +219,9 @@ class ConsumerMembership(Membership):
 
     def _later(self, now_ms: float) -> None:
         super()._later(now_ms)
-        self._said = None  # What was said last may have arrived or not.
+        self._said = None  # The last heartbeat may have arrived or not.
         self._heartbeat_ms = 0.0
 
 
 def _heartbeat_follows(now_ms: float) -> None:
-    """What is owned has changed, so the next poll of the machine says so."""
+    """Do nothing: the owned partitions have changed, so the next poll of the machine sends a heartbeat."""

@@ -1,4 +1,4 @@
-"""The broker that coordinates the group, as a place to ask."""
+"""The group's coordinator: sends requests to the broker that coordinates the group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GroupCoordinator:
         self._coordinators = coordinators
 
     def ask(self, call: Call, now_ms: float, *, lane: int = COORDINATION) -> bool:
-        """Send it, if the coordinator can be asked now. If not, this is what looks for it."""
+        """Send a request if the coordinator is ready. If not, look it up or connect to it, and return ``False``."""
         route = self._coordinators.route(self._key, now_ms, lane=lane)
         if route is None:
             return False
@@ -25,5 +25,5 @@ class GroupCoordinator:
         return True
 
     def forget(self) -> None:
-        """It is not there any more."""
+        """Forget the coordinator, which was wrong or could not be reached."""
         self._coordinators.forget(self._key)

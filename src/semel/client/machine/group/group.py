@@ -1,7 +1,8 @@
 """A consumer's group, put together: the membership, the offsets, and automatic commits.
 
-What was handed out counts as done when the application asks for more: so ``attend`` commits it, if it is time, before
-anything else is handed out. A commit at any other moment could cover records that are still being worked on.
+Records that were returned count as processed when the application asks for more. So ``attend`` and ``visit`` commit
+their offsets, if it is time, before more records are returned. A commit at any other time could cover records that are
+still being processed.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ log = logging.getLogger(__name__)
 
 
 Reached: TypeAlias = Callable[[], dict[TopicPartition, OffsetAndMetadata]]
-"""Says how far each partition was handed out."""
+"""Returns the position of each partition behind the records that were returned."""
 
 
 class Group:
-    """It knows nothing of the consumer's machine: ``take_changes`` tells the machine what is this member's."""
+    """The group of a consumer. It does not know the consumer's machine, which applies what ``take_changes`` returns."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Group:
         self._poll_liveness = PollLiveness(config.max_poll_interval_ms)
         self._coordinators = Coordinators(config.client, connections, metadata, random, lane=COORDINATION)
         coordinator = GroupCoordinator(config.group_id, connections, self._coordinators)
-        # The group waits for this member to give partitions up, but no longer than max.poll.interval.ms.
+        # The other members wait for this one to give partitions up, but no longer than max.poll.interval.ms.
         patience_ms = min(config.default_api_timeout_ms, config.max_poll_interval_ms // 2)
         self._reassignment = Reassignment(commit_timeout_ms=patience_ms)
         context = MemberContext(config, coordinator, metadata, self._reassignment, self._poll_liveness, random)
@@ -76,7 +77,7 @@ class Group:
         )
         self._auto_commit_ms = NEVER
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        """What is known to be committed of the partitions that are read."""
+        """The offsets that are known to be committed, of the partitions that are read."""
         self._error: KafkaError | None = None
 
     # What the application wants
@@ -89,7 +90,7 @@ class Group:
         return self._membership.is_subscribed
 
     def leave(self, reason: str, now_ms: float) -> Promise[None]:
-        """Give up all partitions, as for a rebalance, and then the membership. ``due`` has to be served meanwhile."""
+        """Revoke all partitions, as for a rebalance, and then leave. The caller must serve ``due`` meanwhile."""
         promise: Promise[None] = Promise()
 
         def depart(at_ms: float) -> None:
@@ -113,7 +114,7 @@ class Group:
 
     @property
     def tenure(self) -> object:
-        """Two equal values mean that the partitions were this member's own in between."""
+        """A value that stays equal as long as no other member has had this member's partitions."""
         return self._reassignment.withdrawals, self._membership.tenure
 
     @property
@@ -139,11 +140,11 @@ class Group:
         return self._offsets.commit(offsets, member, now_ms)
 
     def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These offsets are committed, by this member or through a transaction."""
+        """Note that these offsets are committed, by this member or through a transaction."""
         self._committed.update(offsets)
 
     def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far partitions were handed out, where that is not what is known to be committed."""
+        """Return the positions behind the returned records, where they differ from what is known to be committed."""
         return {
             partition: offset
             for partition, offset in self._reached().items()
@@ -156,7 +157,7 @@ class Group:
         return self._offsets.fetch(partitions, member if is_modern else GroupMetadata(member.group_id))
 
     def commit_all(self, now_ms: float) -> Promise[None] | None:
-        """What was handed out, if the consumer commits by itself and there is news."""
+        """Commit all changed positions, if the consumer commits automatically. Returns ``None`` if nothing is sent."""
         if not self._config.commits_by_itself:
             return None
         self._auto_commit_ms = now_ms + self._config.auto_commit_interval_ms
@@ -174,20 +175,20 @@ class Group:
         promise.then(told)
         return promise
 
-    # The application comes and goes
+    # The application's polls
 
     def visit(self, now_ms: float) -> bool:
-        """It asks for records, and takes what there is. Says whether that made something necessary."""
+        """The application polls without waiting. Returns whether the driver must poll the machine because of it."""
         self._poll_liveness.visited(now_ms)
         return self._attend(now_ms)
 
     def attend(self, now_ms: float) -> None:
-        """It waits for records."""
+        """The application begins to wait for records in ``poll``."""
         self._poll_liveness.came()
         self._attend(now_ms)
 
     def depart(self, now_ms: float) -> None:
-        """It waits no longer."""
+        """The application no longer waits in ``poll``."""
         self._poll_liveness.left(now_ms)
 
     def _attend(self, now_ms: float) -> bool:
@@ -200,11 +201,11 @@ class Group:
             return self.commit_all(now_ms) is not None
         return is_busy or (self.is_subscribed and not self._membership.is_member)
 
-    # What the listener is told
+    # Callbacks of the rebalance listener
 
     @property
     def holds_records(self) -> bool:
-        """Whether nothing may be handed out, because the application has something to be told first."""
+        """Whether no records may be returned now, because a callback has to run first."""
         return self._reassignment.is_busy
 
     @property
@@ -221,7 +222,7 @@ class Group:
     # What is read
 
     def take_changes(self) -> list[PartitionChange]:
-        """What has become of the member's partitions since this was called last."""
+        """Return the changes of this member's partitions since the last call."""
         changes = self._reassignment.take_changes()
         for change in changes:
             if isinstance(change, Withdrawn):
@@ -238,7 +239,7 @@ class Group:
         return self._error is not None or self._membership.error is not None
 
     def raise_error(self) -> None:
-        """Raise why this consumer is not a member, if there is a reason."""
+        """Raise the error that keeps this consumer from being a member, if there is one."""
         error, self._error = self._error or self._membership.error, None
         if error is not None:
             self._membership.told_error()
@@ -255,7 +256,7 @@ class Group:
             self._error = error
             self._offsets.fail(error)
         if self._error is not None:
-            return  # No answer would come: the application has to know, and its next poll tries again.
+            return  # No request would be answered: the application gets the error, and its next poll tries again.
         if self._poll_liveness.is_here:
             self._attend(now_ms)
         self._membership.poll(now_ms)

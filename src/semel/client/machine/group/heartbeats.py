@@ -18,7 +18,11 @@ _INSTANCE_IDS_SINCE: Final = 3
 
 
 class Heartbeats:
-    """``refused`` is told which member was refused, and the code: it may be another one by now."""
+    """Sends the heartbeats of a member.
+
+    ``refused`` is called with an error code and the identity that the heartbeat was sent with, which may have changed
+    since.
+    """
 
     def __init__(self, context: MemberContext, *, refused: Callable[[GroupMetadata, int, float], None]) -> None:
         config = context.config
@@ -31,7 +35,7 @@ class Heartbeats:
         self._due_ms = NEVER
 
     def begin(self, now_ms: float) -> None:
-        """The coordinator has just heard of us."""
+        """Start an interval: the coordinator has just received another request of this member."""
         self._due_ms = now_ms + self._interval_ms
 
     def poll(self, member: GroupMetadata, now_ms: float) -> None:

@@ -1,4 +1,4 @@
-"""What a membership works with, whichever protocol it is in."""
+"""The objects that a membership of either protocol works with."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A membership, whichever protocol it is in: what a consumer needs of it, and what both protocols do alike.
+"""Membership in a group, in either protocol: what a consumer needs of it, and what both protocols do alike.
 
-The law: whatever was asked as a member is meaningless once that member is no more. ``_reset`` is where it ends, and
-every answer that comes later is passed over.
+The law: a request that was sent as a member means nothing once that membership has ended. ``_reset`` ends it, and every
+response that comes later is ignored.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ class Membership(ABC):
         self._retry = Retry.of(context.config.client, context.random)
         self._subscription: TopicSubscription | None = None
         self.error: KafkaError | None = None
-        """Why this consumer is not a member. The caller tells the application, then calls ``told_error``."""
+        """Why this consumer is not a member. The caller raises it in the application, then calls ``told_error``."""
         self._member_id = ""
         self._generation_id: int | None = None
-        """The generation, or epoch, in which this is a member; ``None``: it is none."""
+        """The generation, or member epoch; ``None`` while this consumer is not a member."""
         self._attempt = 0
-        """Counts what makes earlier answers meaningless: every request remembers it."""
+        """Increased whenever the membership ends: a response to a request of an earlier attempt is ignored."""
         self._asking = False
 
     # What the consumer calls
 
     def subscribe(self, subscription: TopicSubscription) -> None:
-        """Want these topics, from now on, and be a member for them."""
+        """Subscribe to these topics, and join the group if this consumer is not a member."""
         self._subscription = subscription
 
     def leave(self, reason: str, now_ms: float) -> Promise[None]:
-        """Want no topics, and be no member any more. Kept when the coordinator knows, or cannot be told."""
+        """Unsubscribe and leave. The promise is kept when the coordinator has answered, or cannot be reached."""
         self._subscription = None
         return self._leave(reason, now_ms)
 
@@ -63,42 +63,45 @@ class Membership(ABC):
         return self._generation_id is not None
 
     def awaits_generation(self) -> bool:
-        """Whether the group may be a generation further already, with this member in it: the answer is on its way."""
+        """Whether the group may already have a newer generation with this member, because JoinGroup is in flight."""
         return False
 
     @property
     @abstractmethod
     def tenure(self) -> object:
-        """Changes whenever another member may have had this member's partitions, without it being told that it lost
-        them."""
+        """A value that changes whenever another member may have had the partitions without this member's knowledge."""
 
     @property
     @abstractmethod
     def topics(self) -> tuple[str, ...]:
-        """The topics whose partitions have to be known."""
+        """The topics whose metadata is needed."""
 
     @property
     def wants_all_topics(self) -> bool:
-        """A pattern may match any topic. Also where the broker matches it: it answers with ids that need names."""
+        """Whether the metadata of all topics is needed, because a pattern may match any of them.
+
+        Also if the broker matches the pattern: its response has topic ids, whose names are needed.
+        """
         return self._subscription is not None and self._subscription.pattern is not None
 
     def metadata(self) -> GroupMetadata:
-        """Who this member is now. Without a generation it is none."""
+        """Return this member's current identity. Without a generation, it is not a member."""
         return GroupMetadata(
             self._coordinator.group_id, self._generation_id, self._member_id, self._config.group_instance_id
         )
 
     def renewed(self, member: GroupMetadata) -> GroupMetadata | None:
-        """What that member has become, by generation or epoch; ``None`` if it is no more, or was no member.
+        """Return the current identity of a member; ``None`` if its membership has ended.
 
-        It is asked about what this member has kept: what it has not, it does not ask for any more.
+        An identity without a generation is returned as it is. The caller asks only about partitions that this member
+        still has: what it has lost is dropped from every commit.
         """
         if member.generation_id is None:
             return member
         return self.metadata() if self.is_member else None
 
     def react(self, reaction: Reaction, error: KafkaError, now_ms: float) -> None:
-        """An answer to a commit or a fetch of offsets says this of the member that it was sent as: the current one."""
+        """Handle what an error of OffsetCommit or OffsetFetch means for this member, which the request was sent as."""
         match reaction:
             case Reaction.LOSE_GENERATION | Reaction.LOSE_MEMBERSHIP:
                 self._lost(str(error), now_ms)
@@ -108,7 +111,7 @@ class Membership(ABC):
                 pass
 
     def told_error(self) -> None:
-        """The application knows. Unless it is for good, the next poll tries again."""
+        """Note that the application got the error. Unless this member is fenced for good, the next poll tries again."""
         if self.error is not None and self.error.code is not ErrorCode.FENCED_INSTANCE_ID:
             self.error = None
 
@@ -128,15 +131,15 @@ class Membership(ABC):
     @property
     @abstractmethod
     def _is_out(self) -> bool:
-        """Whether it is no member, and has not asked to be one."""
+        """Whether this consumer is not a member and is not joining."""
 
     @abstractmethod
     def _poll(self, now_ms: float) -> None:
-        """There are topics to be a member for: go on."""
+        """Do what is due. Called while there is a subscription and no error."""
 
     @abstractmethod
     def _leave(self, reason: str, now_ms: float) -> Promise[None]:
-        """Be no member any more, and tell the coordinator, if it has to know."""
+        """End the membership, and tell the coordinator if it has to know."""
 
     # Leaving
 
@@ -157,7 +160,7 @@ class Membership(ABC):
             api_key,
             build,
             answered=lambda response, version, at_ms: promise.fulfil(None),
-            lost=lambda why, at_ms: promise.fulfil(None),  # The session timeout does the rest.
+            lost=lambda why, at_ms: promise.fulfil(None),  # Then the session times out.
         )
         if not self._coordinator.ask(call, now_ms):
             promise.fulfil(None)
@@ -166,7 +169,7 @@ class Membership(ABC):
     # What went wrong
 
     def _was_refused(self, reaction: Reaction, code: int, text: str, now_ms: float) -> None:
-        """A request of the group was refused, and calls for this reaction in either protocol."""
+        """Handle an error of a group request, as in either protocol."""
         match reaction:
             case Reaction.FIND_COORDINATOR:
                 self._coordinator.forget()
@@ -179,7 +182,7 @@ class Membership(ABC):
                 self._later(now_ms)
 
     def _lost(self, reason: str, now_ms: float) -> None:
-        """The group went on without this member: what it had belongs to others."""
+        """End the membership: the group has removed this member, and its partitions belong to other members."""
         if self._reassignment.owned:
             log.warning("group %r: %s has lost its partitions: %s", self._coordinator.group_id, self._member_id, reason)
         self._reset(reason)
@@ -190,7 +193,7 @@ class Membership(ABC):
         self.error = error
 
     def _reset(self, reason: str | None = None) -> None:
-        """Be out, as at first. ``reason``: why it has to join again, unless it left."""
+        """End the membership. ``reason``: why this consumer has to join again; ``None`` if it left."""
         self._attempt += 1
         self._generation_id = None
         self._asking = False
@@ -215,7 +218,7 @@ class Membership(ABC):
         version_min: int | None = None,
         timeout_ms: int | None = None,
     ) -> bool:
-        """Ask the coordinator, if it can be asked now. ``handle`` gets the answer, unless it is meaningless by then."""
+        """Send a request if the coordinator is ready. ``handle`` gets the response, unless the membership has ended."""
         attempt = self._attempt
 
         def answered(response: Any, version: int, at_ms: float) -> None:

@@ -1,7 +1,7 @@
-"""Whether the application still asks for records.
+"""Whether the application still polls.
 
-Heartbeats show that the process lives; only ``poll`` shows that the application works on what it returns. A member
-whose application stays away for max.poll.interval.ms holds partitions that are not read, and has to give them back.
+Heartbeats show that the process lives; only ``poll`` shows that the application processes what it returns. A member
+whose application does not poll for max.poll.interval.ms holds partitions that are not read, and has to give them back.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from semel.clock import NEVER
 
 
 class PollLiveness:
-    """An application that has never polled is not there yet, and so not late either."""
+    """The time of the application's next poll at the latest. Before the first poll there is no such deadline."""
 
     def __init__(self, max_poll_interval_ms: int) -> None:
         self._interval_ms = max_poll_interval_ms
         self._deadline_ms: float | None = None
         self.is_here = False
-        """Whether it is inside ``poll`` now: then nothing that was handed out is still being worked on."""
+        """Whether the application is inside ``poll`` now: then it is not processing any returned record."""
 
     def came(self) -> None:
         self.is_here = True
         self._deadline_ms = NEVER
 
     def left(self, now_ms: float) -> None:
-        """It has records to work on, or a callback that runs."""
+        """The application has left ``poll``, with records to process or a callback to run."""
         self.is_here = False
         self._deadline_ms = now_ms + self._interval_ms
 
     def visited(self, now_ms: float) -> None:
-        """It came and went at once."""
+        """The application has polled without waiting."""
         if not self.is_here:
             self._deadline_ms = now_ms + self._interval_ms
 
     def dismissed(self) -> None:
-        """It was told why there is nothing for it. Whether it comes back, it has to show."""
+        """The application got an error instead of records. It counts as absent until it polls again."""
         self.is_here = False
         self._deadline_ms = None
 

@@ -1,6 +1,7 @@
-"""What a member does about an error: one table, by request.
+"""What a member does about an error code: one table, by request.
 
-A code that is not in the table is asked again if its family is retriable, and else ends what was asked.
+A request whose error code is not in the table is sent again if the code is retriable. Otherwise it fails, and with it
+the membership if that needs the request.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ REACTIONS: Final[Mapping[ApiKey, Mapping[ErrorCode, Reaction]]] = {
     },
     ApiKey.OFFSET_FETCH: {
         **_COORDINATOR,
-        # A transaction that is not decided yet may still move the offset: what it says now must not be read from.
+        # An open transaction may still change the offset, so the current one must not be read from.
         ErrorCode.UNSTABLE_OFFSET_COMMIT: Reaction.RETRY,
         ErrorCode.STALE_MEMBER_EPOCH: Reaction.AWAIT_EPOCH,
         ErrorCode.ILLEGAL_GENERATION: Reaction.LOSE_GENERATION,
@@ -67,7 +68,7 @@ REACTIONS: Final[Mapping[ApiKey, Mapping[ErrorCode, Reaction]]] = {
 }
 
 
-# Requests without which there is no membership; for the others an error ends only what was asked.
+# Requests without which there is no membership. For the others, an error ends only that request.
 _VITAL: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT})
 
 

@@ -1,13 +1,14 @@
-"""Partitions come and go, one step at a time, and the application is told of each.
+"""Assigning and revoking partitions, one step at a time, with a callback to the application for each.
 
-The law: a partition is given up in this order. Nothing of it is handed out any more; what was handed out is committed,
-if the consumer commits by itself; the listener is told; the partition is dropped; and only then may the group know.
-All of it happens while the application is in ``poll``: at any other time it may be in the middle of a record.
+The law: a partition is revoked in this order. No more of its records are returned; the offsets of those that were
+returned are committed, if the consumer commits automatically; the listener is called; the partition is dropped; and
+only then may the group know. All of it happens while the application is in ``poll``: at any other time it may be
+processing a record.
 
-Partitions that are lost belong to others already: they are dropped at once, nothing is committed, and the listener
-hears of it when the application comes back.
+Partitions that are lost belong to other members already: they are dropped at once, nothing is committed, and the
+listener is called when the application polls again.
 
-What this means for reading is told as values: ``take_changes`` gives them in the order they happened.
+``take_changes`` returns what this means for reading, as values in the order in which it happened.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """What the application's listener has to be told next."""
+    """What the application's listener has to be called with next."""
 
     change: Change
     partitions: tuple[TopicPartition, ...]
@@ -63,7 +64,7 @@ class Withdrawn:
 
 PartitionChange: TypeAlias = Assigned | Announced | Withdrawn
 CommitAll: TypeAlias = Callable[[float], Promise[None] | None]
-"""Commits what was handed out; gives ``None`` if the application does that itself, or there is nothing to commit."""
+"""Commits all changed positions; returns ``None`` if the application commits itself, or there is nothing to commit."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +82,7 @@ class _Step:
 
 
 class Reassignment:
-    """``owned`` are the partitions that the application was told of, or is being told of."""
+    """Assigns and revokes partitions. ``owned`` are those whose assignment callback has run or is running."""
 
     def __init__(self, *, commit_timeout_ms: int) -> None:
         self._changes: list[PartitionChange] = []
@@ -89,7 +90,7 @@ class Reassignment:
         self._steps: deque[_Step] = deque()
         self._owned: dict[TopicPartition, None] = {}
         self.withdrawals = 0
-        """How often partitions were taken away."""
+        """How often partitions were revoked or lost."""
 
     @property
     def owned(self) -> tuple[TopicPartition, ...]:
@@ -100,20 +101,20 @@ class Reassignment:
         return bool(self._steps)
 
     def take_changes(self) -> list[PartitionChange]:
-        """What has changed since this was called last."""
+        """Return the changes since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
     def give_up(self, partitions: Iterable[TopicPartition], done: Callable[[float], None]) -> None:
-        """``done`` is called once these are dropped: not before may the group hear of it."""
+        """Revoke partitions. ``done`` is called once they are dropped; the group must not know of it earlier."""
         self._steps.append(_Step(Callback(Change.REVOKED, tuple(sorted(partitions))), done))
 
     def take_over(self, partitions: Iterable[TopicPartition], done: Callable[[float], None]) -> None:
-        """Partitions that were assigned. The application is told even if there are none: a rebalance is over."""
+        """Add assigned partitions. The listener is called even if there are none, because a rebalance is over."""
         self._steps.append(_Step(Callback(Change.ASSIGNED, tuple(sorted(partitions))), done))
 
     def lose(self) -> None:
-        """Everything that is owned belongs to others now, whatever was under way."""
+        """Drop all owned partitions, which belong to other members now, and cancel the steps in progress."""
         self.cancel()
         if self._owned:
             lost = tuple(sorted(self._owned))
@@ -121,11 +122,11 @@ class Reassignment:
             self._steps.append(_Step(Callback(Change.LOST, lost), _nothing, begun=True))
 
     def cancel(self) -> None:
-        """Give up what is under way, except for telling the application what it has lost."""
+        """Cancel all steps, except for the callback about lost partitions."""
         self._steps = deque(step for step in self._steps if step.callback.change is Change.LOST)
 
     def go_on(self, now_ms: float, commit_all: CommitAll) -> None:
-        """The application is in ``poll``: go as far as is possible without telling it something."""
+        """Go on as far as possible without a callback. The application must be in ``poll``."""
         if not self._steps:
             return
         step = self._steps[0]
@@ -148,10 +149,10 @@ class Reassignment:
         return bool(self._steps) and self._steps[0].is_due
 
     def due(self) -> Callback | None:
-        """What the application must be told before anything goes on. The caller must tell it, and then call ``told``.
+        """Return the callback that is due, before anything else happens. The caller must run it, then call ``told``.
 
-        Partitions become ours here and not a moment before: else one could ask where they stand without having been
-        told of them, and the mistake would stay hidden until one is.
+        Only here do partitions become this member's. Otherwise the application could ask for the position of a
+        partition before its callback, and this mistake would rarely be noticed.
         """
         if not self.is_due:
             return None
@@ -163,7 +164,7 @@ class Reassignment:
         return step.callback
 
     def told(self, callback: Callback, now_ms: float) -> None:
-        """The application was told. What was cancelled meanwhile is passed over."""
+        """Finish a step whose callback has run. A step that was cancelled meanwhile is ignored."""
         if not self._steps or self._steps[0].callback is not callback:
             return
         step = self._steps.popleft()

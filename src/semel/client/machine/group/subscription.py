@@ -1,4 +1,4 @@
-"""Which topics a consumer wants: by name, or all whose name a pattern matches as a whole."""
+"""The topics that a consumer subscribes to: by name, or all whose whole name matches a pattern."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ class TopicSubscription:
 
     @classmethod
     def of(cls, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None) -> TopicSubscription:
-        """Raises ``ValueError`` unless exactly one of the two is given, ``TypeError`` if it is not what it must be."""
+        """Return the subscription to topics or to a pattern.
+
+        Raises ``ValueError`` unless exactly one of the two is given, ``TypeError`` if it has the wrong type.
+        """
         if isinstance(topics, str | bytes):
             # A str is a sequence of strs, too: each character would be taken for a topic.
             raise TypeError(f"subscribe to topics {topics!r}: give a list of names, such as [{topics!r}]")
@@ -32,7 +35,7 @@ class TopicSubscription:
         return cls(topics=names)
 
     def matching(self, view: ClusterView, *, exclude_internal: bool) -> tuple[str, ...]:
-        """The topics that this means now."""
+        """Return the topics that this subscription matches now."""
         if self.pattern is None:
             return self.topics
         return tuple(
