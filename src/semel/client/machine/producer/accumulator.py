@@ -1,7 +1,7 @@
-"""Records become batches: one open batch per partition, and no more memory than allowed.
+"""The batches of a producer (Kafka: ``RecordAccumulator``): one open batch per partition, within buffer.memory.
 
-The law: ``buffered_bytes`` counts every record that was taken and is not settled. A record is taken while it is below
-``buffer.memory``; so the limit is passed by one record at most.
+The law: ``buffered_bytes`` counts every accepted record that is not settled, that is, neither acknowledged nor failed.
+A record is accepted while it is below ``buffer.memory``, so the limit is exceeded by one record at most.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Accumulator:
         self._flushing = 0
         self.buffered_bytes = 0
         self.active: dict[PartitionQueue, None] = {}
-        """The partitions that have batches. Who was served goes to the end of the line."""
+        """The partitions that have batches. The partition that was served last comes last."""
         self.unsettled: dict[ProducerBatch, None] = {}
         """Every batch whose records are not settled, wherever it is."""
 
     def queues(self, topic: str, partition_count: int) -> list[PartitionQueue]:
-        """The queues of a topic, one per partition; more if it has got more partitions."""
+        """Return the queues of a topic, one per partition; queues of new partitions are created."""
         queues = self._queues.get(topic)
         if queues is None or len(queues) < partition_count:
             queues = self._queues.setdefault(topic, [])
@@ -39,7 +39,7 @@ class Accumulator:
         return queues
 
     def all_queues(self) -> Iterator[PartitionQueue]:
-        """Of every partition of the topics that were sent to."""
+        """Yield the queue of every partition of the topics that were sent to."""
         for queues in self._queues.values():
             yield from queues
 
@@ -56,7 +56,7 @@ class Accumulator:
         delivery: Delivery,
         now_ms: float,
     ) -> bool:
-        """Put a record into its partition's batch. Says whether that changed what there is to send, or when."""
+        """Put a record into its partition's batch. Returns whether that changed what can be sent, or when."""
         batch = queue.open
         if batch is not None:
             before_bytes = batch.size_bytes
@@ -81,7 +81,7 @@ class Accumulator:
     def append_built(
         self, queue: PartitionQueue, records: bytes, record_count: int, delivery: Delivery, now_ms: float
     ) -> ProducerBatch:
-        """Put a batch behind those that wait. What was being collected before it is full now."""
+        """Queue an encoded batch behind those that wait. The open batch before it takes no more records."""
         batch = ProducerBatch.built(queue.topic_partition, records, record_count, delivery, now_ms)
         self.unsettled[batch] = None
         queue.open = None
@@ -91,12 +91,12 @@ class Accumulator:
         return batch
 
     def served(self, queue: PartitionQueue) -> None:
-        """Its turn is over: the others come first now."""
+        """Put a partition last that was served, so that the others come first."""
         del self.active[queue]
         self.active[queue] = None
 
     def settled(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """The batch is out of the queue and settled: give back the memory it took."""
+        """Release the memory of a batch that is settled and out of its queue."""
         self.buffered_bytes -= batch.size_bytes
         if queue.is_empty:
             self.active.pop(queue, None)
@@ -111,7 +111,7 @@ class Accumulator:
             flush.one_is_settled()
 
     def linger_deadline_ms(self, queue: PartitionQueue, *, urgent: bool) -> float:
-        """When the first batch that was never sent may leave: in the past if it is full or nothing is to linger."""
+        """Return when the first new batch may be sent: a time in the past if it is full or nothing is to linger."""
         if urgent or self._flushing or queue.returned or len(queue.waiting) > 1 or queue.open is None:
             return 0.0
         return queue.waiting[0].created_ms + self._linger_ms
@@ -123,7 +123,10 @@ class Accumulator:
             yield from queue.batches()
 
     def flush(self) -> Flush:
-        """Everything that is here leaves without lingering. The caller adds what else is waited for, and itself."""
+        """Send everything without lingering, and return a flush that waits for it.
+
+        The caller adds what else the flush waits for, and then calls ``one_is_settled`` for the flush itself.
+        """
         flush = Flush()
         self._flushing += 1
         flush.promise.then(lambda _: self._flushed())

@@ -1,8 +1,8 @@
-"""From a record to its batch: its partition is chosen, and until that can be done, or while there is no room, it waits.
+"""From a record to its batch: its partition is chosen; it waits while its topic is unknown or there is no room.
 
-    add -> (no room, topic unknown: the waiting room) -> the batch of its partition
+    add -> (no room, topic unknown: the buffer queue) -> the batch of its partition
 
-The law: every record that was taken gets into a batch, in the order in which they came for a partition, or is refused.
+The law: every record that was accepted gets into a batch, in the order of the calls for each partition, or is refused.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from semel.wire.records import HEADER_SIZE, Headers
 RECORD_OVERHEAD_BYTES: Final = 26
 HEADER_OVERHEAD_BYTES: Final = 10
 
-# So much of a bulk is encoded at once: what was encoded before travels meanwhile.
+# How much of a bulk is encoded at once, while the piece before it is being sent.
 _BULK_PIECE_BYTES: Final = 2 * 2**20
 
 
 class Admission:
-    """``refused`` is told of records that were taken and will be in no batch."""
+    """Puts records into batches. ``refused`` is called with records that were accepted and will be in no batch."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Admission:
         self._asked_topics: dict[str, Promise[TopicView]] = {}
         self._known_view: ClusterView | None = None
         self._known_queues: dict[str, list[PartitionQueue]] = {}
-        """The queues of topics whose partitions that view knows: what ``add_to_open`` looks up for every record."""
+        """The queues of topics whose partitions ``_known_view`` has: ``add_to_open`` looks them up for every record."""
         self._max_block_ms = config.max_block_ms
         self._max_request_size = config.max_request_size
         self._record_size_max = config.max_request_size - HEADER_SIZE
@@ -76,9 +76,9 @@ class Admission:
         delivery: Delivery,
         now_ms: float,
     ) -> bool:
-        """Take a record. Says whether there is something new to do.
+        """Accept a record. Returns whether there is something new to do.
 
-        Raises, and takes nothing, if the record is larger than a request may be.
+        Raises, and accepts nothing, if the record is larger than a request may be.
         """
         size_bytes = self.checked_size(topic, value, key, headers)
         accumulator = self._accumulator
@@ -101,7 +101,7 @@ class Admission:
         return True
 
     def checked_size(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> int:
-        """The bytes that a record takes at most. Raises if they are more than a request may have."""
+        """Return how many bytes a record takes at most. Raises if that is more than a request may have."""
         size_bytes = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
             size_bytes += sum(HEADER_OVERHEAD_BYTES + 3 * len(name) + len(text or b"") for name, text in headers)
@@ -118,9 +118,10 @@ class Admission:
         timestamp: int,
         delivery: Delivery,
     ) -> bool:
-        """Take a record if that makes one more in an open batch and changes nothing else, as for nearly all it does.
+        """Accept a record if that only adds it to an open batch, as for nearly all records; else return ``False``.
 
-        ``False``: it was not taken, and is for ``add``. There is little in here, and no call that can be done without.
+        A record for which this returns ``False`` was not accepted: call ``add``. This runs for every record, so it
+        makes no call that it can avoid.
         """
         accumulator = self._accumulator
         if (
@@ -163,9 +164,9 @@ class Admission:
     def add_batch(
         self, topic: str, partition: int, records: bytes, record_count: int, delivery: Delivery, now_ms: float
     ) -> None:
-        """Take a whole batch, encoded elsewhere, for a partition that is known (``know_topic``).
+        """Accept a batch that was encoded elsewhere, for a partition that is known (``know_topic``).
 
-        It waits for no room: a caller that sends batches counts the bytes that are unsettled.
+        It does not wait for room: a caller that sends batches must limit the unsettled bytes itself.
         """
         queue = self._queue_for(topic, None, None, partition, len(records))
         if queue is None:
@@ -174,9 +175,9 @@ class Admission:
         self._metadata.want(topic, now_ms)
 
     def add_bulk(self, bulk: Bulk, delivery: Delivery, now_ms: float) -> None:
-        """Take many records of a topic. They wait in line with single ones, and leave piece by piece.
+        """Accept many records of a topic. They wait in the same queue as single records, and leave it piece by piece.
 
-        Raises, and takes nothing, as ``add`` does; one record that is too large is enough.
+        Raises, and accepts nothing, as ``add`` does; one record that is too large is enough.
         """
         row, size_bytes = bulk.largest()
         if size_bytes > self._record_size_max:
@@ -198,27 +199,27 @@ class Admission:
 
     @property
     def has_line(self) -> bool:
-        """Whether records wait for room: time to slow down."""
+        """Whether records wait for room in the buffer, so that the caller should slow down."""
         return self._room.has_line
 
     @property
     def is_empty(self) -> bool:
-        """Whether no record waits."""
+        """Whether no record waits for room or for its topic."""
         return self._room.is_empty
 
     @property
     def used_bytes(self) -> int:
-        """How much of the buffer is taken."""
+        """How many bytes of the buffer are in use."""
         return self._accumulator.buffered_bytes + self._room.reserved_bytes
 
     def join(self, flush: Flush) -> None:
-        """A flush waits for the records that wait here, too."""
+        """Make a flush wait for the records that wait here, too."""
         for record in self._room.records():
             flush.wait_for_one_more()
             record.flushes.append(flush)
 
     def waiting_deliveries(self) -> list[Delivery]:
-        """Of all records that were taken and are in no batch."""
+        """Return the deliveries of all records that were accepted and are in no batch yet."""
         return [waiting.delivery for waiting in self._room.unplaced]
 
     def give_up(self, error: Exception) -> None:
@@ -229,7 +230,7 @@ class Admission:
     # Topics
 
     def know_topic(self, topic: str, now_ms: float) -> Promise[TopicView]:
-        """The topic, once it is known."""
+        """Return a promise for the metadata of a topic."""
         promise = self._asked_topics.get(topic)
         if promise is None:
             promise = Promise()
@@ -242,12 +243,12 @@ class Admission:
         return promise
 
     def is_missing(self, topic: str) -> bool:
-        """Whether brokers have last answered that there is no such topic."""
+        """Whether the last metadata says that the topic does not exist."""
         view = self._metadata.view.topics.get(topic)
         return view is not None and view.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def fail_topics(self, error: Exception) -> None:
-        """No topic will become known any more."""
+        """Fail all promises of ``know_topic``."""
         for promise in self._asked_topics.values():
             promise.fail(error)
         self._asked_topics.clear()
@@ -262,7 +263,7 @@ class Admission:
             self._metadata.poll(now_ms)
 
     def poll_again(self, now_ms: float) -> None:
-        """Something was sent, or given up: there may be room now. More of a bulk is left for the next poll."""
+        """Use the room that was made by sending or failing batches. The rest of a bulk is left for the next poll."""
         if self._room.has_line and not self._room.begins_with_bulk:
             self._leave_room(now_ms)
 
@@ -271,11 +272,14 @@ class Admission:
 
     @property
     def _may_pour(self) -> bool:
-        """Whether more of a bulk would find room. It is left for the next poll, so that this one's requests leave."""
+        """Whether there is room for more of a bulk.
+
+        It waits for the next poll, so that this one's requests leave first.
+        """
         return self._room.begins_with_bulk and self.used_bytes < self.buffer_memory
 
     def _look_at_metadata(self, now_ms: float) -> None:
-        """After an answer: place what waited for a topic, or fail it if the topic will not come."""
+        """After a Metadata response, place the records that waited for a topic, or fail them if it was refused."""
         if self._metadata_seen == self._metadata.updates:
             return
         self._metadata_seen = self._metadata.updates
@@ -289,7 +293,7 @@ class Admission:
                 waiting = deque(self._room.take_topic(topic))
                 while waiting and isinstance(waiting[0], WaitingRecord):
                     self._place(waiting.popleft(), now_ms)
-                self._room.go_first(waiting)  # A bulk needs more room than it has had; what is behind it stays there.
+                self._room.go_first(waiting)  # A bulk needs more room than it has had; records behind it stay behind.
                 promise = self._asked_topics.pop(topic, None)
                 if promise is not None:
                     promise.fulfil(view)
@@ -309,7 +313,7 @@ class Admission:
     def _queue_for(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int | None, size_bytes: int
     ) -> PartitionQueue | None:
-        """The queue that a record belongs to; ``None`` if its topic or its partition is not known yet."""
+        """Return the queue that a record belongs to; ``None`` if its topic or its partition is not known yet."""
         view = self._metadata.view.topics.get(topic)
         if view is None or not view.partitions:
             return None
@@ -389,7 +393,7 @@ class Admission:
     # Refusing
 
     def _is_absent(self, waiting: Waiting, partition: int) -> bool:
-        """Whether the topic does not have the partition, by metadata that was asked for since; then it is refused."""
+        """Refuse a record if newer metadata shows that its partition does not exist. Returns whether it was refused."""
         view = self._metadata.view.topics.get(waiting.topic)
         count = 0 if view is None else len(view.partitions)
         if not count or partition < count or self._metadata.updates < waiting.known_by:

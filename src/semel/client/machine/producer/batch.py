@@ -1,4 +1,4 @@
-"""Records of one partition on their way together: collected, numbered, sent until settled.
+"""A batch of records of one partition: collected, numbered, sent until it is settled.
 
 collecting --seal--> sealed (has its bytes) --sent--> on the wire --> settled, or sealed again for the next attempt
 """
@@ -28,21 +28,24 @@ from semel.wire.records import (
 )
 
 Delivery: TypeAlias = Any
-"""Whatever the driver wants to have back when the record is settled. The machine never looks at it."""
+"""What the driver gets back when the record is settled. The machine never looks at it."""
 
 _PRODUCER: Final = Struct(">qhi")
 _CRC: Final = Struct(">I")
 
 
 class Acknowledged(NamedTuple):
-    """A batch is written. What the broker did not say is ``None``: acks=0, or a retry that it only just remembers."""
+    """The outcome of a batch that was written.
+
+    A field is ``None`` if the broker did not say: acks=0, or a duplicate.
+    """
 
     base_offset: int | None
     log_append_time_ms: int | None
 
 
 class Settlement(NamedTuple):
-    """Records that are over, with what their senders are to be told."""
+    """The outcome of records that are settled, and what is needed to report it to the callers that sent them."""
 
     topic: str
     partition: int | None
@@ -50,7 +53,7 @@ class Settlement(NamedTuple):
     timestamps: list[int]
     outcome: Acknowledged | Exception
     bulk_count: int | None = None
-    """How many records the only delivery stands for; ``None`` where every record has one of its own."""
+    """The number of records that share the only delivery; ``None`` if every record has a delivery of its own."""
 
 
 class ProducerBatch:
@@ -84,7 +87,7 @@ class ProducerBatch:
         self.records: bytes | None = None
         self.numbers: Numbers | None = None
         self.attempts = 0
-        self.last_answer: str | None = None  # What the last attempt ended with, for the error if its time is over.
+        self.last_answer: str | None = None  # The end of the last attempt, for the message of a timeout.
         self.retry_ms = 0.0
         self.on_wire = False
         self.in_doubt = False
@@ -92,14 +95,14 @@ class ProducerBatch:
         self.outcome: Acknowledged | Exception | None = None
         self.flushes: list[Flush] = []
         self.is_bulk = False
-        """Whether one delivery stands for all records."""
+        """Whether all records share one delivery."""
         self.builder = builder
 
     @classmethod
     def built(
         cls, topic_partition: TopicPartition, records: bytes, count: int, delivery: Delivery, created_ms: float
     ) -> ProducerBatch:
-        """A batch whose records were put together elsewhere; one delivery stands for all of them."""
+        """Return a batch of records that were encoded elsewhere; one delivery is shared by all of them."""
         batch = cls(topic_partition, None, created_ms)
         batch.records, batch.size_bytes, batch.record_count, batch.is_bulk = records, len(records), count, True
         batch.deliveries.append(delivery)
@@ -114,7 +117,7 @@ class ProducerBatch:
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, delivery: Delivery
     ) -> bool:
-        """Take the record, unless the batch is full with it."""
+        """Add a record. Returns ``False`` if there is no room for it in the batch."""
         builder = self.builder
         assert builder is not None
         if not builder.append(timestamp, key, value, headers):
@@ -125,7 +128,7 @@ class ProducerBatch:
         return True
 
     def seal(self, numbers: Numbers | None, *, is_transactional: bool = False) -> None:
-        """Give the batch its numbers and its bytes. From now on it takes no more records."""
+        """Set the sequence numbers of the batch and encode it. After that it takes no more records."""
         self.numbers = numbers
         if self.builder is None:
             assert self.records is not None
@@ -145,7 +148,7 @@ class ProducerBatch:
         self.builder = None
 
     def split(self) -> Iterator[ProducerBatch]:
-        """Two batches with the same records and the same sequences, each half as large."""
+        """Yield two batches with the same records and the same sequences, each half as large."""
         assert self.records is not None
         records = tuple(iterate_records(self.records))
         middle = len(records) // 2
@@ -172,7 +175,7 @@ class ProducerBatch:
 
 
 class Flush:
-    """Kept as soon as everything that was there when it was asked for is settled."""
+    """What one call of flush waits for. ``promise`` is kept when all that was there at the call is settled."""
 
     __slots__ = ("_remaining", "promise")
 
@@ -195,7 +198,7 @@ def _built(records: tuple[Record, ...], codec: Codec, is_transactional: bool) ->
 
 
 def _renumbered(records: bytes, numbers: Numbers) -> bytes:
-    """The same batch under other numbers. It is copied once, and not changed: an attempt may still be under way."""
+    """Return the batch with other numbers. The old bytes are not changed, because an attempt may still be in flight."""
     header, behind = bytearray(records[:HEADER_SIZE]), memoryview(records)[HEADER_SIZE:]
     _PRODUCER.pack_into(header, PRODUCER_ID_POSITION, *numbers.identity, numbers.base_sequence)
     _CRC.pack_into(header, CRC_POSITION, crc32c(behind, crc32c(memoryview(header)[ATTRIBUTES_POSITION:])))

@@ -1,11 +1,11 @@
 """Records that cannot be put into a batch yet, because there is no room or because their topic is not known.
 
-They wait in the order they came, for max.block.ms at most. Records that wait for room wait in one queue; a record that
-has room and waits for a topic waits with others for that topic only, so that one misspelt name does not hold up the
-rest.
+They wait in the order in which they came, for max.block.ms at most. Records that wait for room wait in one queue; a
+record that has room and waits for a topic waits with others for that topic only, so that one misspelt name does not
+hold up the rest.
 
-The law: behind the first in line as much again as buffer.memory may wait for room, and not more. A sender that never
-pauses is told so. Only the first in line may be larger than that: a bulk, which leaves piece by piece.
+The law: behind the first entry, as much again as buffer.memory may wait for room, and not more; a caller that sends
+more gets an error. Only the first entry may be larger than that: a bulk, which leaves piece by piece.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WaitingRecord:
     size_bytes: int
     deadline_ms: float
     known_by: int
-    """The update of the metadata that shows every partition that there was when it was sent."""
+    """The number of the metadata update that has every partition that existed when this record was sent."""
     flushes: list[Flush] = field(default_factory=list)
 
 
@@ -49,9 +49,9 @@ class BufferQueue:
         self._by_topic: dict[str, deque[Waiting]] = {}
         self.is_empty = True
         self.reserved_bytes = 0
-        """What records that wait for a topic take of the buffer already."""
+        """The bytes of records that wait for a topic, which have their room in the buffer already."""
         self.unplaced: dict[Waiting, None] = {}
-        """All that have had to wait and are neither in a batch nor refused: also while they are looked at."""
+        """All records that had to wait and are neither in a batch nor refused, also while they are being placed."""
 
     @property
     def has_line(self) -> bool:
@@ -63,7 +63,7 @@ class BufferQueue:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that are waited for."""
+        """The topics that records wait for."""
         return tuple(self._by_topic)
 
     def awaits(self, topic: str) -> bool:
@@ -83,7 +83,7 @@ class BufferQueue:
         self.is_empty = False
 
     def go_first(self, waiting: deque[Waiting]) -> None:
-        """These have waited already, for a topic or in the line: they come before all others, in their order."""
+        """Put records that have waited already, for a topic or for room, before all others, in their order."""
         self._line.extendleft(reversed(waiting))
         self._line_bytes += sum(one.size_bytes for one in waiting)
         self._left()
@@ -101,14 +101,14 @@ class BufferQueue:
         return record
 
     def take_topic(self, topic: str) -> Iterator[Waiting]:
-        """All that waits for a topic, in order."""
+        """Take out all records that wait for a topic, in order."""
         waiting = self._by_topic.pop(topic, deque())
         self.reserved_bytes -= sum(record.size_bytes for record in waiting)
         self._left()
         return iter(waiting)
 
     def take_expired(self, now_ms: float) -> list[tuple[Waiting, str]]:
-        """What has waited too long, and what for."""
+        """Take out the records that have waited too long, each with what it waited for."""
         return self._take(lambda record: record.deadline_ms <= now_ms)
 
     def take_all(self) -> list[tuple[Waiting, str]]:
@@ -124,7 +124,7 @@ class BufferQueue:
         return min(deadlines, default=NEVER)
 
     def _take(self, leaves: Callable[[Waiting], bool]) -> list[tuple[Waiting, str]]:
-        # All wait equally long, so those that leave are at the front.
+        # All wait for max.block.ms, so those that have waited too long are at the front.
         taken: list[tuple[Waiting, str]] = []
         for topic in self.topics:
             waiting = self._by_topic[topic]

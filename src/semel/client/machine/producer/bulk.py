@@ -1,8 +1,8 @@
 """Many records of one topic, sent with one call: encoded piece by piece as the buffer has room for them.
 
-The machine decides when and how much; how columns become batches is the bulk's own business (``client.arrow.bulk``).
-The law: its batches are those that its records would have made one by one, beginning with an empty batch in each
-partition, and they enter the partitions' queues in the order of the records.
+The machine decides when a piece is encoded and how large it is; ``client.arrow.bulk`` encodes the columns. The law: a
+bulk's batches are those that its records would have made one by one, beginning with an empty batch in each partition,
+and they enter the partitions' queues in the order of the records.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class Bulk(Protocol):
     topic: str
     record_count: int
     size_bytes: int
-    """About what its records take."""
+    """The approximate size of its records."""
 
     def largest(self) -> tuple[int, int]:
-        """The row of the largest record, and what it takes as ``add`` would count it."""
+        """Return the row of the largest record, and its size as ``Admission.add`` would count it."""
 
     def spread(self, topic: TopicView, partitioning: Partitioning) -> int | None:
-        """Choose the partition of every record. Returns a partition that one names and the topic has not, if any."""
+        """Choose the partition of every record. Returns one that a record names and the topic lacks, if any."""
 
     def take(self, size_bytes: int) -> list[Piece]:
-        """The next batches, of about so many bytes before compression; none when it is over."""
+        """Return the next batches, of about this size before compression; none at the end."""
 
 
 @dataclass(slots=True, eq=False)
 class WaitingBulk:
-    """A bulk in the waiting room: it leaves when its last piece has."""
+    """A bulk in the buffer queue, which it leaves with its last piece."""
 
     topic: str
     bulk: Bulk
@@ -50,6 +50,6 @@ class WaitingBulk:
     deadline_ms: float
     records_left: int
     known_by: int
-    """The update of the metadata that shows every partition that there was when it was sent."""
+    """The number of the metadata update that has every partition that existed when this bulk was sent."""
     flushes: list[Flush] = field(default_factory=list)
     is_spread: bool = False

@@ -1,4 +1,4 @@
-"""The hash that Kafka's Java client chooses a partition with, so that equal keys meet in one partition."""
+"""The hash by which Kafka's Java client chooses a partition, so that equal keys go to one partition."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(_KEYS_REMEMBERED)
 def positive_murmur2(key: bytes) -> int:
-    """The hash without its sign bit, to be divided by the number of partitions. Remembered, because keys come back."""
+    """Return the hash without its sign bit, for the modulo by the number of partitions. Cached, because keys repeat."""
     return murmur2(key) & INT32_MAX

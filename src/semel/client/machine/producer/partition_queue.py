@@ -29,7 +29,7 @@ class PartitionQueue:
         self.drained: list[ProducerBatch] = []
         self.sequences = PartitionSequences()
         self.open: ProducerBatch | None = None
-        """The last of those that wait, if it takes more records."""
+        """The last waiting batch, if it takes more records."""
 
     @property
     def is_empty(self) -> bool:
@@ -51,23 +51,23 @@ class PartitionQueue:
         return next(self.batches())
 
     def due_for_retry(self) -> ProducerBatch | None:
-        """The batch that is to be sent again before anything else, now or when its time has come."""
+        """Return the batch that must be sent again before anything else, now or after its backoff."""
         if self.drained and not self.drained[0].on_wire:
             return self.drained[0]
         return None
 
     def may_drain_more(self, in_flight_max: int) -> bool:
-        """Whether something that was never sent, or was returned, may go out behind what is on the wire."""
+        """Whether a batch that was never sent, or was returned, may be sent behind those on the wire."""
         return len(self.drained) < in_flight_max and all(batch.on_wire for batch in self.drained)
 
     def next_new(self) -> ProducerBatch | None:
-        """The first batch without numbers."""
+        """Return the first batch without sequence numbers."""
         if self.returned:
             return self.returned[0]
         return self.waiting[0] if self.waiting else None
 
     def take_new(self) -> ProducerBatch:
-        """Move ``next_new`` to those that were drained."""
+        """Move ``next_new`` to the drained batches."""
         batch = self.returned.popleft() if self.returned else self.waiting.popleft()
         if batch is self.open:
             self.open = None
@@ -75,7 +75,10 @@ class PartitionQueue:
         return batch
 
     def give_back(self, batch: ProducerBatch) -> None:
-        """This batch is in no log and under way to none: it loses its numbers. Successors follow it here in order."""
+        """Return a drained batch, without its numbers. It must be in no log and not on the wire.
+
+        The batches that were drained after it follow in order.
+        """
         self.drained.remove(batch)
         batch.numbers = None
         self.returned.append(batch)

@@ -1,8 +1,8 @@
-"""Which partition a record goes to, if its sender does not say.
+"""The choice of a partition for records that do not name one.
 
-A record with a key goes where Kafka's Java client would send it. Records without one stay with a partition until a
-batch's worth of bytes has gone there, then move to another one, chosen by chance: so batches fill up, and partitions do
-equally.
+A record with a key goes where Kafka's Java client would send it. Records without a key stay with a partition until a
+batch's worth of bytes has gone there, then move to another one, chosen at random: so batches become full, and
+partitions get equal shares.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from semel.client.machine.connection.cluster_view import TopicView
 from semel.client.machine.producer.murmur2 import positive_murmur2
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
-"""Of (topic, key, value, partition count), the partition."""
+"""Returns the partition for (topic, key, value, partition count)."""
 
 
 class Partitioning:
-    """The choice for all topics of a producer."""
+    """Chooses partitions for the records of a producer, for all its topics."""
 
     def __init__(self, config: ProducerConfig, random: Random, partitioner: Partitioner | None) -> None:
         self._partitioner = partitioner
@@ -47,7 +47,7 @@ class Partitioning:
         return sticky
 
     def staying(self, topic: str) -> StickyPartition | None:
-        """Where the next record without a key goes, if no choice has to be made for that."""
+        """Return the sticky partition of a topic, if the next record without a key goes there."""
         sticky = self._sticky.get(topic)
         return None if sticky is None or sticky.room_bytes <= 0 else sticky
 
@@ -71,7 +71,7 @@ class StickyPartition:
         self._size_bytes_max = size_bytes_max
         self.partition: int | None = None
         self.room_bytes = 0
-        """How many bytes go to the chosen partition before another one is chosen."""
+        """How many more bytes go to the chosen partition before another one is chosen."""
 
     def choose(self, topic: TopicView) -> int:
         partition = self.partition
@@ -81,5 +81,5 @@ class StickyPartition:
         return partition
 
     def sent(self, size_bytes: int) -> None:
-        """A record of this size went to the chosen partition."""
+        """Count a record of this size that went to the chosen partition."""
         self.room_bytes -= size_bytes

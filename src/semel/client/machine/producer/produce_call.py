@@ -25,19 +25,19 @@ from semel.wire.messages.produce import (
 
 TOPIC_IDS_SINCE: Final = 13
 IMPLICIT_ADDING_SINCE: Final = 12
-"""From here on a batch of a transaction adds its partition to it: transactions V2."""
+"""From this version on, a batch of a transaction adds its partition to the transaction (transactions V2, KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchAnswer:
-    """What a broker said about one batch."""
+    """The answer of a broker about one batch."""
 
     code: int
     base_offset: int | None = None
     log_append_time_ms: int | None = None
     message: str | None = None
     leader: tuple[int, int] | None = None
-    """Who leads the partition instead, and since which epoch."""
+    """The broker that leads the partition instead, and its leader epoch."""
 
     def acknowledged(self) -> Acknowledged:
         return Acknowledged(self.base_offset if self.code == ErrorCode.NONE else None, self.log_append_time_ms)
@@ -55,7 +55,7 @@ def produce_call(
     answered: Callable[[Answers, dict[int, Address], float], None],
     lost: Callable[[Sequence[ProducerBatch], str, float], None],
 ) -> Call:
-    """``transaction_version`` is ``None`` outside of transactions."""
+    """Return the request with these batches. ``transaction_version`` is ``None`` outside of transactions."""
     version_min = version_max = None
     if transaction_version is not None and transaction_version < TRANSACTIONS_V2:
         version_max = IMPLICIT_ADDING_SINCE - 1

@@ -1,8 +1,8 @@
-"""What to do with a batch that the broker answered, as one table of verdicts.
+"""What a producer does with a batch after its answer: one function that returns a verdict, and its sets of codes.
 
-The danger in every row is the same: to give a batch that is in the log already new sequence numbers would write it
-twice, to give up its place would let a later batch overtake it. So a batch is in doubt as soon as one attempt ended
-with anything but a definite refusal, and what is in doubt is only ever sent again as it is.
+The danger is the same with every code. A batch that is in the log already and gets new sequence numbers would be
+written twice; a batch that loses its place in the order would be overtaken by a later one. So a batch is in doubt as
+soon as one attempt ended with anything but a definite refusal, and a batch in doubt is only ever sent again unchanged.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ NOT_WRITTEN: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Refusals that come before anything is appended. NOT_LEADER_OR_FOLLOWER is none of them (KAFKA-13574)."""
+"""Errors that come before anything is appended. NOT_LEADER_OR_FOLLOWER is not one of them (KAFKA-13574)."""
 
 DISOWNED: Final = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
-"""The broker does not take these numbers, now or ever."""
+"""Errors by which a broker refuses the producer id, the epoch or the sequence of a batch."""
 
 OUTDATED_METADATA: Final = frozenset(
     {
@@ -66,7 +66,7 @@ OUTDATED_METADATA: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""Answers that say: you asked the wrong one."""
+"""Errors after which the metadata must be renewed, because another broker may have to be asked."""
 
 BATCH_FATAL: Final = frozenset(
     {
@@ -83,9 +83,9 @@ class Verdict(Enum):
     SUCCEED = auto()
     RETRY = auto()
     WAIT_FOR_PREDECESSOR = auto()
-    """It came too early: send it again once those before it are settled."""
+    """The batch came too early: send it again once those before it are settled."""
     NUMBER_ANEW = auto()
-    """It is in no log and its numbers are of no more use: send it under a new epoch."""
+    """The batch is in no log, and its numbers cannot be used any more: send it under a new epoch."""
     SPLIT = auto()
     FAIL = auto()
 
@@ -100,7 +100,10 @@ def verdict_on(
     record_count: int,
     may_retry: bool,
 ) -> Verdict:
-    """``is_first``: what was drained before it is settled. ``is_in_doubt``: an earlier attempt may have written it."""
+    """Return what to do with a batch that was answered with this code.
+
+    ``is_first``: all batches that were drained before it are settled. ``is_in_doubt``: an attempt may have written it.
+    """
     if code == ErrorCode.NONE or (code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and is_numbered):
         return Verdict.SUCCEED
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and record_count > 1 and not is_in_doubt:

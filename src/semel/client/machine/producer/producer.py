@@ -1,8 +1,8 @@
-"""A producer's decisions, put together: a record comes in, finds its partition, its batch, its broker, and is settled.
+"""A producer's decisions, put together: a record gets its partition, its batch and its broker, and is settled.
 
-    add -> admission (waiting room, partition) -> accumulator (batches) -> sender (requests) -> settled
+    add -> admission (buffer queue, partition) -> accumulator (batches) -> sender (requests) -> settled
 
-The law: every record that ``add`` took is settled exactly once, with where it was written or with why it was not.
+The law: every record that ``add`` accepted is settled exactly once, with where it was written or with why it was not.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class ProducerMachine(ConnectedMachine):
         delivery: Delivery,
         now_ms: float,
     ) -> bool:
-        """Take a record. Says whether ``poll`` has something new to do.
+        """Accept a record. Returns whether ``poll`` has something new to do.
 
-        Raises, and takes nothing, if this producer may not send now or the record is larger than a request may be.
+        Raises, and accepts nothing, if this producer may not send now or the record is larger than a request may be.
         """
         self._check_may_send()
         return self.admission.add(topic, value, key, partition, headers, timestamp, delivery, now_ms)
@@ -111,18 +111,18 @@ class ProducerMachine(ConnectedMachine):
     def add_batch(
         self, topic: str, partition: int, records: bytes, record_count: int, delivery: Delivery, now_ms: float
     ) -> None:
-        """The same for a batch that was encoded elsewhere, of a topic that is known."""
+        """Accept a batch that was encoded elsewhere, of a topic that is known. Raises as ``add`` does."""
         self._check_may_send()
         self.admission.add_batch(topic, partition, records, record_count, delivery, now_ms)
 
     def add_bulk(self, bulk: Bulk, delivery: Delivery, now_ms: float) -> None:
-        """The same for many records of one topic."""
+        """Accept many records of one topic. Raises as ``add`` does."""
         self._check_may_send()
         self.admission.add_bulk(bulk, delivery, now_ms)
 
     @property
     def is_full(self) -> bool:
-        """Whether records wait for room: time to slow down."""
+        """Whether records wait for room in the buffer, so that the caller should slow down."""
         return self.admission.has_line
 
     @property
@@ -131,18 +131,18 @@ class ProducerMachine(ConnectedMachine):
         return not self._accumulator.active and self.admission.is_empty
 
     def flush(self) -> Promise[None]:
-        """Send everything now, without lingering; kept when all that was added before is settled."""
+        """Send everything without lingering. The promise is kept when all that was added before is settled."""
         flush = self._accumulator.flush()
         self.admission.join(flush)
         flush.one_is_settled()
         return flush.promise
 
     def know_topic(self, topic: str, now_ms: float) -> Promise[TopicView]:
-        """The topic, once it is known."""
+        """Return a promise for the metadata of a topic."""
         return self.admission.know_topic(topic, now_ms)
 
     def is_missing(self, topic: str) -> bool:
-        """Whether brokers have last answered that there is no such topic."""
+        """Whether the last metadata says that the topic does not exist."""
         return self.admission.is_missing(topic)
 
     def take_settled(self) -> list[Settlement]:
@@ -150,12 +150,12 @@ class ProducerMachine(ConnectedMachine):
         return settled
 
     def close(self) -> None:
-        """Take no more records; what is there leaves without lingering."""
+        """Accept no more records; those that were accepted are sent without lingering."""
         self._closing = True
         self._refuse_more()
 
     def shut(self, now_ms: float) -> None:
-        """Give up what is left, and every connection."""
+        """Fail all records that are not settled, and close all connections."""
         self.close()
         closed = AbortableError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed before this was acknowledged")
         self._give_up(closed, also_on_wire=True)
@@ -164,9 +164,9 @@ class ProducerMachine(ConnectedMachine):
         self._connections.close("the producer was closed", now_ms)
 
     def break_off(self, error: StateError) -> list[Delivery]:
-        """This machine has raised what it must not: it takes no more. Returns the deliveries of all unsettled records.
+        """Stop after an unexpected exception in this machine. Returns the deliveries of all unsettled records.
 
-        They are kept apart from the queues in which they travel, so that none is missed whatever state those are in.
+        They are kept apart from the queues of batches, so that none is missed, whatever state those queues are in.
         """
         self._broken = error
         self._refuse_more()
@@ -186,13 +186,13 @@ class ProducerMachine(ConnectedMachine):
 
     @property
     def identity(self) -> Identity | None:
-        """Under which producer id and epoch this producer writes, once it has one."""
+        """The producer id and epoch that this producer writes with, once it has them."""
         if self.transaction is not None:
             return self.transaction.current_identity
         return None if self._producer_id is None else self._producer_id.identity()
 
     def progress(self) -> dict[TopicPartition, PartitionProgress]:
-        """How far it has come in each partition that it has written to."""
+        """Return the progress in each partition that this producer has written to."""
         return {
             queue.topic_partition: queue.progress
             for queue in self._accumulator.all_queues()
@@ -201,7 +201,7 @@ class ProducerMachine(ConnectedMachine):
 
     @property
     def waiting_for(self) -> str:
-        """What keeps this producer from going on, for a person."""
+        """What keeps this producer from going on, for a message to the user."""
         if self.transaction is not None and self._coordination.waiting_for is not None:
             return self._coordination.waiting_for
         return "records to be acknowledged" if not self.is_idle else "the brokers"
@@ -263,7 +263,7 @@ class ProducerMachine(ConnectedMachine):
         self.admission.is_open_to_all = False
 
     def _refused(self, settlement: Settlement) -> None:
-        """Records that were taken, and could not be put into a batch."""
+        """Settle records that were accepted and could not be put into a batch."""
         self._sender.records_failed += 1 if settlement.bulk_count is None else settlement.bulk_count
         self._sender.settled.append(settlement)
         if self.transaction is not None:

@@ -1,7 +1,7 @@
-"""The identity of an idempotent producer without transactions: asked for once, then bumped without asking.
+"""The identity of an idempotent producer without transactions: requested once, then bumped without a request.
 
-A broker gives every such producer a new id with epoch 0 and never hears of its epochs again except in batches; so the
-producer may count them up itself (KIP-360), and asks for a new id when they are used up.
+A broker gives every such producer a new id with epoch 0, and sees its later epochs only in batches. So the producer may
+increase the epoch itself (KIP-360), and requests a new id when the epochs are used up.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ProducerId:
             self._fatal(error)
 
     def unresolved(self, topic_partition: TopicPartition, reason: str) -> None:
-        """Bump the epoch: the broker then takes sequence 0 again, and nothing any more of the old epoch."""
+        """Bump the epoch: the broker then accepts sequence 0 again, and nothing of the old epoch any more."""
         if self._identity is None:
             return
         producer_id, epoch = self._identity

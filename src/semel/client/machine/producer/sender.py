@@ -1,8 +1,9 @@
-"""Batches become Produce requests, and are sent until every one of them is settled.
+"""The sender (Kafka: ``Sender``): batches become Produce requests, and are sent until every one is settled.
 
-Drained fairly: a request takes one batch of each partition its broker leads, the partition that was served last comes
-last, and up to five requests are under way at once. What to do with a batch that came back is decided in one place,
-``_returned``; the rules about numbers behind it are those of ``sequences`` and ``partition_queue``.
+Batches are drained fairly: a request has one batch of each partition that its broker leads, the partition that was
+served last comes last, and an idempotent producer has up to five requests in flight at once. What to do with a batch
+after an attempt is decided in one place, ``_returned``; the rules about its numbers are those of ``sequences`` and
+``partition_queue``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Sender:
-    """``settled`` collects records that are over, until their senders are told."""
+    """Sends the accumulator's batches. ``settled`` collects their outcomes, until the driver takes them."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Sender:
         self.records_acknowledged = self.records_failed = 0
 
     def poll(self, now_ms: float, *, urgent: bool) -> None:
-        """Give up what is too old, then send what can be sent. ``urgent``: nothing lingers."""
+        """Fail what is older than delivery.timeout.ms, then send what can be sent. ``urgent``: nothing lingers."""
         self._expire(now_ms)
         while self._send_once(now_ms, urgent=urgent):
             pass
@@ -76,13 +77,13 @@ class Sender:
                 moment = self._accumulator.linger_deadline_ms(queue, urgent=urgent)
             else:
                 continue
-            # What could leave already waits for an event: a leader, a connection, an answer.
+            # A batch that is due already waits for an event: a leader, a connection, a response.
             if moment > now_ms:
                 deadline = min(deadline, moment)
         return deadline
 
     def give_up(self, error: Exception, *, also_on_wire: bool = False) -> None:
-        """Fail every batch; those on the wire only if asked, since their answers are still of use."""
+        """Fail every batch; those on the wire only if asked, because their responses are still of use."""
         for queue in tuple(self._accumulator.active):
             for batch in tuple(queue.batches()):
                 if also_on_wire or not batch.on_wire:
@@ -91,7 +92,7 @@ class Sender:
     # Draining
 
     def _send_once(self, now_ms: float, *, urgent: bool) -> bool:
-        """One more request to every broker that can take one. Says whether anything was sent."""
+        """Send one more request to every broker that can take one. Returns whether anything was sent."""
         requests: dict[Route, list[ProducerBatch]] = {}
         sizes: dict[Route, int] = {}
         able: dict[Route, bool] = {}
@@ -132,13 +133,14 @@ class Sender:
         return batch if self._may_number(queue) else None
 
     def _in_flight_limit(self, queue: PartitionQueue) -> int:
-        # A broker that does not know a producer takes the first sequence it sees, unless this is transactions V2. Were
-        # the first batch refused for a moment, the second would be taken in its place: so it is not sent yet.
+        # A broker that does not know a producer accepts whatever sequence comes first, except with transactions V2. If
+        # the first batch were refused for a moment, the second would be accepted in its place: so the second is not
+        # sent yet.
         unknown = self._numbering is not None and not queue.sequences.is_known
         return 1 if unknown and self._transaction_version != TRANSACTIONS_V2 else self._in_flight_max
 
     def _may_number(self, queue: PartitionQueue) -> bool:
-        """Whether the partition can count on under the producer's identity; it takes on a new one once it is quiet."""
+        """Whether the partition may number a batch now. It changes to a new identity when no drained batch is left."""
         if self._numbering is None:
             return True
         sequences = queue.sequences
@@ -192,7 +194,7 @@ class Sender:
     def _transaction_version(self) -> int | None:
         return None if self._numbering is None else self._numbering.transaction_version
 
-    # What came of it
+    # After an attempt
 
     def _answered(
         self, answers: Sequence[tuple[ProducerBatch, BatchAnswer]], brokers: dict[int, Address], now_ms: float
@@ -209,7 +211,7 @@ class Sender:
             self._returned(batch, BatchAnswer(ErrorCode.NETWORK_EXCEPTION, message=reason), now_ms)
 
     def _returned(self, batch: ProducerBatch, answer: BatchAnswer, now_ms: float) -> None:
-        """A batch came back from the wire."""
+        """Decide what to do with a batch after an attempt."""
         queue = self._accumulator.queue(batch.topic_partition)
         batch.on_wire = False
         if batch.outcome is not None:
@@ -250,7 +252,10 @@ class Sender:
             self._give_back_followers(queue)
 
     def _give_back_followers(self, queue: PartitionQueue) -> None:
-        """Where a batch was given back, those drained after it must not be sent again in front of it."""
+        """Give back the batches that were drained after a returned one, so that they are not sent before it.
+
+        A batch that may have been written fails instead.
+        """
         while queue.drained and not queue.drained[0].on_wire:
             batch = queue.drained[0]
             if batch.in_doubt:
@@ -322,6 +327,6 @@ class Sender:
 
 
 def _told(answer: BatchAnswer) -> str:
-    """What a broker answered, in its own words if it has any."""
+    """Return what a broker answered, with its message if it has one."""
     code = named(answer.code)
     return f"{code.name} ({answer.message})" if answer.message and answer.message != code.name else code.name

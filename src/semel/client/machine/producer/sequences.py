@@ -22,14 +22,14 @@ TRANSACTIONS_V2: Final = 2
 
 
 class Identity(NamedTuple):
-    """Who writes: what a broker tells producers, and their lives, apart by."""
+    """A producer id and its epoch. With a new epoch, a broker treats the producer as a new one."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Numbers(NamedTuple):
-    """What a batch is recognised by."""
+    """The numbers by which a broker recognises a batch."""
 
     identity: Identity
     base_sequence: int
@@ -40,31 +40,31 @@ class Numbering(Protocol):
 
     @property
     def transaction_version(self) -> int | None:
-        """Which transactions this producer speaks, 1 or 2; ``None``: it has none."""
+        """The version of this producer's transactions, 1 or 2; ``None`` if it has none."""
 
     def identity(self) -> Identity | None:
-        """Who writes now; ``None`` while nothing may be numbered."""
+        """Return the identity to write with now; ``None`` while no batch may be numbered."""
 
     def may_send(self, topic_partition: TopicPartition) -> bool:
-        """Whether batches of this partition may go out now."""
+        """Whether batches of this partition may be sent now."""
 
     def sent(self) -> None:
-        """A batch goes out."""
+        """Note that a batch is sent."""
 
     def failed(self, error: Exception, *, was_numbered: bool) -> None:
-        """A batch was given up, for good."""
+        """Note that a batch has failed for good."""
 
     def unresolved(self, topic_partition: TopicPartition, reason: str) -> None:
-        """The sequences of this partition cannot go on under this identity."""
+        """Handle that the sequences of this partition cannot go on under the current identity."""
 
 
 def advanced(sequence: int, count: int) -> int:
-    """The sequence so many records later; after 2**31 - 1 comes 0."""
+    """Return the sequence this many records later; after 2**31 - 1 comes 0."""
     return (sequence + count) & INT32_MAX
 
 
 class PartitionSequences:
-    """How far one producer has counted in one partition, and how much of it is known to be in the log."""
+    """The sequences that one producer has given to batches of one partition, and those known to be in the log."""
 
     __slots__ = ("acknowledged_end", "identity", "is_known", "next_sequence", "unresolved")
 
@@ -76,7 +76,7 @@ class PartitionSequences:
         self.is_known = False
         """Whether a broker has acknowledged anything under this identity."""
         self.unresolved: str | None = None
-        """Why nothing new may be numbered: what happened to a batch that was."""
+        """Why no new batch may be numbered: what happened to a numbered one. ``None`` if nothing did."""
 
     @property
     def is_complete(self) -> bool:
@@ -84,7 +84,7 @@ class PartitionSequences:
         return self.acknowledged_end == self.next_sequence
 
     def adopt(self, identity: Identity) -> None:
-        """Begin again at 0 under another identity. Only when nothing of the old one is unsettled."""
+        """Begin at 0 under another identity. Allowed only when nothing of the old one is unsettled."""
         self.identity = identity
         self.next_sequence = self.acknowledged_end = 0
         self.is_known = False

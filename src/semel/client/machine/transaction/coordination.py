@@ -1,7 +1,7 @@
-"""A transaction's steps, asked of the coordinators one at a time until they are done.
+"""The steps of a transaction, requested from the coordinators one at a time until they are done.
 
-One request is on its way at a time: the steps of a transaction build on each other. What an answer means is decided
-here, code by code; everything that is not named follows the table of families.
+One request is in flight at a time, because the steps of a transaction build on each other. What an error code means is
+decided here, code by code; a code that is not named here is handled as its family says.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ S = TypeVar("S", steps.InitProducerId, steps.AddPartitions, steps.AddOffsets, st
 
 
 _RESUME_SINCE: Final = 3
-# Of TxnOffsetCommit and of EndTxn: V2 asks for nothing else.
+# The lowest version of TxnOffsetCommit and of EndTxn, the only requests of a transaction that V2 sends.
 _V2_VERSION_MIN: Final = 5
 _V1_VERSION_MAX: Final = {
     ApiKey.ADD_PARTITIONS_TO_TXN: 3,
@@ -47,7 +47,8 @@ _V1_VERSION_MAX: Final = {
 
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-# The coordinator knows nothing, or no more, of what we want aborted: bumping our own epoch settles it either way.
+# The coordinator does not know the transaction to be aborted, or no longer: bumping our own epoch settles it either
+# way.
 _NOTHING_TO_ABORT: Final = frozenset(
     {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID, *_FENCED}
 )
@@ -100,7 +101,7 @@ class Coordination:
         return NEVER if self._asking else self._retry.next_deadline_ms(now_ms)
 
     def _no_coordinator(self, error: KafkaError) -> None:
-        """There will be none, however long this waits."""
+        """Handle a refused lookup of the coordinator, which no retry will change."""
         if isinstance(error, AbortableError):
             self._transaction.abortable(error)
         else:
@@ -190,7 +191,7 @@ class Coordination:
             self._refused(step, response.error_code, "EndTxn", now_ms)
 
     def _settle(self, step: steps.Step, codes: list[int], now_ms: float) -> None:
-        """Of the codes for the parts of a request, the worst decides."""
+        """End a step with the codes of its parts, of which the worst decides."""
         wrong = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
         if wrong:
             worst = next((code for code in wrong if family_of(code) is not Family.RETRIABLE), wrong[0])

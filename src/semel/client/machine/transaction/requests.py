@@ -1,4 +1,4 @@
-"""The requests of a transaction: what is sent for each step, and the codes in what comes back."""
+"""The requests of a transaction: what is sent for each step, and the error codes in the responses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from semel.wire.messages.txn_offset_commit import (
 )
 
 RequestOf: TypeAlias = tuple[ApiKey, Callable[[int], object]]
-"""The key, and the message for a version."""
+"""The API key, and a function that builds the message for a version."""
 
 
 def init_request(config: ProducerConfig, step: InitProducerId) -> RequestOf:

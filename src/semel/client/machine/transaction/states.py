@@ -6,9 +6,9 @@
                                                |                  v  v request failed         v refused
                                                +------------- ABORTING <--abort-- ABORTABLE_ERROR
                                                |                  |
-                                               +-- INITIALIZING <-+  where the epoch must be bumped by asking for it
+                                               +-- INITIALIZING <-+  where the epoch must be bumped by InitProducerId
 
-READY goes to INITIALIZING, too, where the application asks for that bump. From everywhere: FATAL_ERROR, which nothing
+READY also goes to INITIALIZING, if the application asks for that bump. Every state goes to FATAL_ERROR, which nothing
 leaves. A producer that is attached to another producer's transaction goes from UNINITIALIZED to IN_TRANSACTION, and
 from there, or from an error, to the next transaction that it is attached to.
 """
@@ -48,4 +48,4 @@ LEGAL_SOURCES_ATTACHED: Final[dict[TransactionState, frozenset[TransactionState]
     _S.ABORTABLE_ERROR: frozenset({_S.IN_TRANSACTION}),
     _S.FATAL_ERROR: frozenset(_S),
 }
-"""What is left of it for a producer within a transaction that another producer owns."""
+"""The part of the table for a producer that is attached to a transaction of another producer."""

@@ -1,4 +1,4 @@
-"""What a transaction has to ask for next, as values."""
+"""The steps of a transaction, as values: what must be requested from a coordinator next."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from semel.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """A producer id and epoch; ``resume`` is what we had, if this is to bump it and not to take over."""
+    """Get a producer id and epoch. ``resume``: the current ones, whose epoch is bumped; ``None`` takes over the id."""
 
     resume: Identity | None
 
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """V1: announce partitions before they are written to."""
+    """Transactions V1: add partitions to the transaction, before they are written to."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AddOffsets:
-    """V1: announce that offsets of a group will be committed."""
+    """Transactions V1: add a group to the transaction, before offsets are committed for it."""
 
     group_id: str
 

@@ -1,10 +1,10 @@
-"""A transactional producer's state: what may be called now, what the coordinator has to be asked next, what went wrong.
+"""The state of a transactional producer: what may be called now, which step comes next, what went wrong.
 
-It sends nothing itself: ``next_step`` says what to ask, ``coordination`` asks it and reports back. A step is derived
-from the state alone, so whatever is lost on the way is simply asked again.
+It sends nothing itself: ``next_step`` returns what to request, ``coordination`` sends it and reports back. A step is
+derived from the state alone, so a request that was lost is simply sent again.
 
 The law: an outcome that was asked for is pursued until it is known. A commit that timed out for its caller goes on
-here; calling it again waits again, and an abort is refused until then.
+here; another call of it waits for the same outcome, and an abort is refused until then.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Transaction:
         self._started = self._is_shared = False
         self._bump_needed = False
         self._partitions: dict[TopicPartition, bool] = {}
-        """V1: the partitions of this transaction, and whether the coordinator knows of them."""
+        """V1: the partitions of this transaction, and whether the coordinator has added them."""
         self._groups: dict[str, None] = {}
         self._offsets: list[CommitOffsets] = []
         self._promise: Promise[None] = Promise()
@@ -50,14 +50,14 @@ class Transaction:
     # What the application calls
 
     def init(self) -> Promise[None]:
-        """Take over the transactional id, or go on waiting for that."""
+        """Take over the transactional id, or continue to wait for that."""
         if self.state is not _S.INITIALIZING:
             self._require("init", _S.UNINITIALIZED)
             self._move(_S.INITIALIZING)
         return self._promise
 
     def bump_epoch(self) -> Promise[None]:
-        """Fence all that still write under this producer's identity, or go on waiting for that."""
+        """Fence all that still write under this producer's epoch, or continue to wait for that."""
         if not self._is_resuming:
             self._require("bump_epoch", _S.READY)
             self._move(_S.INITIALIZING)
@@ -92,7 +92,7 @@ class Transaction:
         return step.promise
 
     def commit(self) -> Promise[None]:
-        """Commit once everything that was sent is settled, or go on waiting for that."""
+        """Commit once everything that was sent is settled, or continue to wait for that."""
         if self.state is not _S.COMMITTING:
             self._require("commit", _S.IN_TRANSACTION)
             self._move(_S.COMMITTING)
@@ -106,7 +106,7 @@ class Transaction:
         return self._promise
 
     def conclude(self) -> Promise[None] | None:
-        """At the end: wait for the outcome that was asked for, or else abort. ``None``: there is nothing to end."""
+        """Before closing, wait for the outcome that was asked for, or abort. ``None``: there is nothing to end."""
         match self.state:
             case _S.COMMITTING:
                 return self.commit()
@@ -126,13 +126,13 @@ class Transaction:
         return ProducerIdentity(*self._identity, self._version)
 
     def hand_out_identity(self) -> ProducerIdentity:
-        """The identity, for another producer to attach to: from now on this transaction may not be empty."""
+        """Return the identity for another producer to attach to: from now on this transaction may not be empty."""
         identity = self.producer_identity
         self._is_shared = not self.is_attached
         return identity
 
     def raise_error(self) -> NoReturn:
-        """Raise the error that this state is about, as a new exception each time."""
+        """Raise the error of this state, as a new exception each time."""
         assert self.error is not None
         raise type(self.error)(self.error.code, self.error.message) from self.error
 
@@ -155,12 +155,12 @@ class Transaction:
         return self._version >= TRANSACTIONS_V2 or self._partitions.setdefault(topic_partition, False)
 
     def sent(self) -> None:
-        """Something of this transaction goes out: from now on it may have to be ended."""
+        """Note that a request of this transaction is sent: from now on it may have to be ended."""
         self._started = True
 
     def failed(self, error: Exception, *, was_numbered: bool) -> None:
         assert isinstance(error, KafkaError)
-        # Its sequences are a gap that only a new epoch closes. Under V2 the end of every transaction brings one.
+        # Its sequences are a gap that only a new epoch closes. Under V2 the end of every transaction brings a new one.
         self._bump_needed |= was_numbered
         if isinstance(error, FatalError):
             self.fatal(error)
@@ -168,7 +168,7 @@ class Transaction:
             self.abortable(error)
 
     def unresolved(self, topic_partition: TopicPartition, reason: str) -> None:
-        """Nothing to do: the batch that failed has ended this transaction, and with it this epoch."""
+        """Do nothing: the batch that failed has ended this transaction, and with it this epoch."""
 
     # What coordination asks and reports
 
@@ -178,11 +178,11 @@ class Transaction:
 
     @property
     def drops_batches(self) -> bool:
-        """Whether what was not sent yet never will be."""
+        """Whether batches that were not sent yet are dropped."""
         return self.state in (_S.ABORTABLE_ERROR, _S.ABORTING)
 
     def next_step(self, *, is_settled: bool) -> Step | None:
-        """What to ask now. ``is_settled``: no record of this transaction is under way or waiting."""
+        """Return the step to request now. ``is_settled``: no record of this transaction is in flight or waiting."""
         match self.state:
             case _S.INITIALIZING:
                 return InitProducerId(resume=self._identity)
@@ -208,13 +208,13 @@ class Transaction:
         self._groups[group_id] = None
 
     def offsets_committed(self, step: CommitOffsets) -> None:
-        """All offsets of this step are accepted."""
+        """Note that the coordinator has accepted all offsets of this step."""
         if step in self._offsets:
             self._offsets.remove(step)
         step.promise.fulfil(None)
 
     def ended(self, identity: Identity | None) -> None:
-        """The coordinator took the decision. V2: it also told under which identity to go on."""
+        """Note that the coordinator has decided. Under V2 its response has the identity for the next transaction."""
         if identity is not None:
             self._identity = identity
         elif self._bump_needed:
@@ -223,18 +223,18 @@ class Transaction:
         self._finish()
 
     def nothing_to_end(self) -> bool:
-        """The coordinator knows of no transaction. Says whether that is so because nothing was written."""
+        """Handle a coordinator that knows no transaction. Returns whether that is right: nothing was written."""
         if self._started or not self._is_shared:
             return False
         self.ended(None)
         return True
 
     def abort_by_init(self) -> None:
-        """Let the coordinator end whatever it knows of us by bumping our own epoch."""
+        """Bump this producer's own epoch, by which the coordinator ends whatever transaction it knows of it."""
         self._move(_S.INITIALIZING)
 
     def abortable(self, error: KafkaError) -> None:
-        """The transaction can only be aborted."""
+        """Note that the transaction can only be aborted."""
         if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING):
             return
         self._move(_S.ABORTABLE_ERROR)
@@ -258,7 +258,7 @@ class Transaction:
         return self.state is _S.INITIALIZING and self._identity is not None
 
     def _offered_version(self) -> int:
-        """What the cluster speaks. Fixed when a transaction begins: one that began as V1 ends as V1."""
+        """Return the cluster's transaction version. It is fixed when a transaction begins: V1 stays V1 to its end."""
         return TRANSACTIONS_V2 if self._features().get("transaction.version", 0) >= TRANSACTIONS_V2 else TRANSACTIONS_V1
 
     def _begin(self) -> None:
@@ -289,7 +289,7 @@ class Transaction:
     def _next_end(self, *, committed: bool) -> Step | None:
         if self._started or self._is_shared:
             return EndTransaction(committed)
-        # The coordinator has never heard of this transaction: there is nothing to end.
+        # The coordinator does not know this transaction: there is nothing to end.
         self.ended(None)
         return None
 
@@ -320,7 +320,7 @@ class Transaction:
 
 
 def _as_abortable(error: KafkaError) -> AbortableError:
-    """Within a transaction, what was given up cannot be tried again: the transaction lacks it."""
+    """Return an abortable error: the transaction lacks what has failed, so it cannot be committed."""
     abortable = AbortableError(error.code, f"{error.message}. Abort the transaction; the producer can go on")
     abortable.__cause__ = error
     return abortable
