@@ -1,8 +1,7 @@
-"""Record batches to and from Arrow, without a line of Python per record.
+"""Record batches to and from Arrow columns, without running Python code for each record.
 
-``encode`` cuts Arrow columns into the very batches that ``BatchBuilder`` would have made of the same records, and
-``decode`` gives the very records that ``iterate_records`` would have given. Pure functions over buffers: who sends and
-fetches them is not decided here.
+``encode`` makes exactly the batches that ``BatchBuilder`` would make of the same records, and ``decode`` gives exactly
+the records that ``iterate_records`` would give. Both are pure functions over buffers; they do not send or fetch.
 """
 
 from semel.client.arrow.decoding import decode

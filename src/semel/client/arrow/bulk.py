@@ -1,7 +1,7 @@
-"""A bulk of records as Arrow columns: spread over partitions and encoded without a line of Python per record.
+"""A bulk of records as Arrow columns: partitioned and encoded without running Python code for each record.
 
-The law is that of ``machine.bulk``: the same partitions, the same batches, the same bytes as record by record. Only a
-partitioner of one's own is asked for every record.
+The law is that of ``machine.producer.bulk``: the same partitions, batches and bytes as for single records. Only an
+application's own partitioner is called for every record.
 """
 
 from __future__ import annotations
@@ -28,19 +28,22 @@ from semel.types import INT32_MAX
 COLUMNS: Final = ("key", "value", "headers", "partition", "timestamp")
 
 _Run: TypeAlias = tuple[int, int, int]
-"""A partition, the first of the rows that go there one behind the other, and the row behind them."""
+"""A partition, the first of the consecutive rows that go to it, and the row behind the last of them."""
 
 _UNCHOSEN: Final = -1
-# Rows of one partition that follow each other are taken together if they are as many as this, on average.
+# Consecutive rows of one partition are sliced together if on average there are at least this many of them.
 _RUN_ROWS_MIN: Final = 64
-# So many bytes of a partition are looked at together: most become whole batches, and the rest is looked at again.
+# How many bytes of a partition are encoded together: most become whole batches, the rest is encoded again.
 _WINDOW_BYTES: Final = 2 * 2**20
-# Arrow counts bytes in 32 bits; a record takes more as a record than in its columns.
+# Arrow's offsets have 32 bits, and a record is larger than its columns.
 _WINDOW_BYTES_MAX: Final = INT32_MAX // 4
 
 
 class ArrowBulk:
-    """See ``machine.bulk.Bulk``. ``rows`` has the columns of ``as_rows``."""
+    """The ``Bulk`` of ``machine.producer.bulk`` for Arrow columns.
+
+    ``rows`` has the columns that ``as_rows`` returns.
+    """
 
     def __init__(
         self, topic: str, rows: pa.Table, config: ProducerConfig, *, window_bytes: int = _WINDOW_BYTES
@@ -72,7 +75,7 @@ class ArrowBulk:
         return None
 
     def take(self, size_bytes: int) -> list[Piece]:
-        """A piece of every partition, in turn: requests carry one batch of each."""
+        """Return pieces of all partitions in turn, because a request has one batch of each."""
         pieces: list[Piece] = []
         for_each = size_bytes // max(len(self._shares), 1)
         while size_bytes > for_each // 2 and self._shares:
@@ -85,7 +88,7 @@ class ArrowBulk:
         return pieces
 
     def _all_stick(self, partitioning: Partitioning) -> bool:
-        """Whether all go where records without a key go: then there is nothing to ask of any of them."""
+        """Whether all records go to sticky partitions, so that nothing has to be looked up for any of them."""
         if "partition" in self._rows.column_names or partitioning.asks_for_each:
             return False
         return not partitioning.hashes_keys or self._rows.column("key").null_count == self.record_count
@@ -99,7 +102,7 @@ class ArrowBulk:
         return given
 
     def _choose_others(self, chosen: Int64s, topic: TopicView, partitioning: Partitioning) -> None:
-        """The partition of every record that does not say it itself."""
+        """Choose the partition of every record that does not name one."""
         left = np.flatnonzero(chosen == _UNCHOSEN)
         if not len(left):
             return
@@ -121,7 +124,7 @@ class ArrowBulk:
                 chosen[left[first:end]] = partition
 
     def _share_out(self, chosen: Int64s) -> Iterator[_Share]:
-        """The rows of each partition, in order."""
+        """Yield the rows of each partition, in order."""
         firsts = np.flatnonzero(np.diff(chosen, prepend=_UNCHOSEN))
         if len(firsts) * _RUN_ROWS_MIN <= len(chosen):
             ends = (*firsts[1:].tolist(), len(chosen))
@@ -132,7 +135,7 @@ class ArrowBulk:
             yield self._share(int(chosen[rows[0]]), self._rows.take(pa.array(rows)), self._sizes[rows])
 
     def _shares_of(self, runs: Iterable[_Run]) -> Iterator[_Share]:
-        """The same of rows that stand together already: they are not looked at one by one."""
+        """Yield the rows of each partition, from runs of consecutive rows: they are not handled one by one."""
         by_partition: dict[int, list[slice]] = {}
         for partition, first, end in runs:
             by_partition.setdefault(partition, []).append(slice(first, end))
@@ -158,14 +161,14 @@ class _Share:
         self._window_bytes = window_bytes
         self._window_end = 0
         self._window: Encoder | None = None
-        """Some of the rows: what batches are cut from is looked at once for many batches."""
+        """The encoder of the next rows, from which many batches are cut."""
 
     @property
     def is_over(self) -> bool:
         return self._row == len(self._ends)
 
     def encode_next(self, pieces: list[Piece], size_bytes: int) -> int:
-        """Add whole batches of about so many bytes, one at least. Says how many bytes of records they took."""
+        """Add whole batches of about this size, one at least. Returns the size of their records."""
         first, before = self._row, self._taken_bytes
         if self._window is not None:
             self._encode_window(self._window, pieces, size_bytes)
@@ -199,7 +202,7 @@ class _Share:
 
 
 def as_rows(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table:
-    """The columns of a table as ``ArrowBulk`` takes them: bytes, and a timestamp in milliseconds for every row."""
+    """Return a table's columns as ``ArrowBulk`` needs them: bytes, and a timestamp in milliseconds for every row."""
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     if not isinstance(table, pa.Table):
@@ -227,7 +230,7 @@ def rows_of_lists(
     timestamps: int | Sequence[int | None] | None,
     now_ms: int,
 ) -> pa.Table:
-    """The same of lists. One partition or timestamp stands for all."""
+    """Return lists as the columns of ``as_rows``. A single partition or timestamp is used for all records."""
     columns: dict[str, Any] = {"value": _array("values", values, pa.binary())}
     count = len(columns["value"])
     if keys is not None:
@@ -245,13 +248,13 @@ def rows_of_lists(
 
 
 def _integers(name: str, given: Any, count: int, checked: Callable[[Any, str], int]) -> pa.Array | pa.ChunkedArray:
-    """A list of integers and nulls, or one integer for all records, which is ``checked`` as that of ``send`` is."""
+    """Return the column of a list of integers and nulls, or of one integer for all, ``checked`` as ``send`` does."""
     if isinstance(given, pa.ChunkedArray | pa.Array):
         return given
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         return pa.repeat(pa.scalar(checked(given, name), pa.int64()), count)
     try:
-        # Told a type, Arrow would cut the fraction off a float.
+        # With a type, Arrow would cut the fraction off a float.
         column = pa.array(given if isinstance(given, list | tuple) else list(given))
     except pa.ArrowException as error:
         raise TypeError(f"{name}: a list of int or None is needed: {error}") from None
@@ -325,7 +328,7 @@ def _as_batch(rows: pa.Table) -> pa.RecordBatch:
 
 
 def _sizes(rows: pa.Table) -> Int64s:
-    """What each record takes at most, as the machine counts it when it adds them one by one."""
+    """Return how many bytes each record takes at most, as ``Admission`` counts a single one."""
     sizes = np.full(rows.num_rows, RECORD_OVERHEAD_BYTES, dtype=np.int64)
     for name in ("key", "value"):
         sizes += _lengths(pc.binary_length(rows.column(name)))
@@ -345,7 +348,7 @@ def _lengths(lengths: pa.Array | pa.ChunkedArray) -> Int64s:
 
 
 def _sticky_runs(sticky: StickyPartition, topic: TopicView, sizes: Int64s) -> Iterator[_Run]:
-    """One by one, all these records would go to the partition that is chosen until it has had its bytes."""
+    """Yield the runs of records that, sent one by one, would go to the same sticky partition."""
     ends = np.cumsum(sizes)
     row, before = 0, 0
     while row < len(sizes):

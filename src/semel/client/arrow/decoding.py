@@ -1,13 +1,14 @@
-"""From record batches to Arrow columns.
+"""Decoding of record batches to Arrow columns.
 
-The law: the rows are the records that ``iterate_records`` gives, or the ``DecodeError`` that it raises. What the quick
-way finds odd in any respect is handed to it.
+The law: the rows are the records that ``iterate_records`` gives, or the ``DecodeError`` that it raises. Whatever the
+fast way does not understand is decoded by ``iterate_records``.
 
-Records stand one behind the other, and each says how long it is: to know where the last one begins one has to have read
-all before it. Where records are large, or many in a row are of one size, one goes from record to record: a run of equal
+Records follow each other, and each begins with its length: to know where the last one begins, all before it have to be
+read. Where records are large, or many in a row have the same size, they are walked from one to the next: a run of equal
 lengths is one comparison. Elsewhere all places where a record could begin are found at once (a length, then the zero
-byte of the attributes), with the place behind each; then the chain from the first byte is followed by doubling: who
-comes after me, after two, after four. A place that only looked like a beginning is on no chain that starts there.
+byte of the attributes), with the place behind each; then the chain from the first byte is followed by doubling: the
+record after this one, after two, after four. A place that only looks like the beginning of a record is on no chain that
+starts at the first byte.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _CHUNK_BYTES: Final = 4 * 2**20
 _LENGTH_WIDTH_MAX: Final = 5
 # A byte for each of: length, attributes, two deltas, the lengths of key and value, the number of headers.
 _RECORD_BYTES_MIN: Final = 7
-# A step of the walk from record to record takes as long as to scan so many bytes.
+# One step of the walk from record to record takes as long as scanning this many bytes.
 _STEP_BYTES_MIN: Final = 400
 _STEPS_TRIED: Final = 32
-# After so many records of one size more are expected.
+# After this many records of one size, more of the same size are expected.
 _ALIKE_MIN: Final = 4
 _RUN_TRIED: Final = 16
-# So much is read ahead of a position at most; it is filled with zeros.
+# At most this many bytes are read ahead of a position; they are zeros.
 _MARGIN_BYTES: Final = 64
 
 
@@ -51,10 +52,10 @@ def decode(
     include_headers: bool = False,
     chunk_bytes: int = _CHUNK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the batches at these positions, in chunks of whole batches of about ``chunk_bytes``.
+    """Yield the records of the batches at these positions, in chunks of whole batches of about ``chunk_bytes``.
 
     Columns: ``key``, ``value``, ``offset``, ``timestamp`` (milliseconds), ``timestamp_type`` (0 create, 1 log append),
-    and ``headers`` if asked for. Checksums are not looked at.
+    and ``headers`` if asked for. Checksums are not verified.
     """
     blocks: list[_Block] = []
     size = 0
@@ -78,7 +79,7 @@ class _Block(NamedTuple):
 
 
 class _Odd(Exception):
-    """Not what the quick way understands. The other way says whether it is wrong."""
+    """Raised for bytes that the fast way does not understand. ``iterate_records`` then says whether they are wrong."""
 
 
 def _payload(buffer: Buffer, position: int, header: BatchHeader) -> Buffer:
@@ -104,14 +105,14 @@ def _decode(buffer: Buffer, blocks: list[_Block], include_headers: bool) -> pa.R
 
 
 class _Chunk:
-    """Several batches' records: where they stand in the buffer, or, if any was compressed, in one block of bytes."""
+    """The records of several batches: in the fetched buffer or, if any batch is compressed, in one block of bytes."""
 
     def __init__(self, buffer: Buffer, blocks: list[_Block]) -> None:
         self._payloads = [block.payload for block in blocks]
         self._headers = [block.header for block in blocks]
         self._sizes = np.array([len(payload) for payload in self._payloads], dtype=np.int64)
         self._counts = np.array([header.record_count for header in self._headers], dtype=np.int64)
-        # Before anything is as large as a header says.
+        # Checked before anything is allocated in the size that a header claims.
         _require((self._counts > 0) & (self._counts * _RECORD_BYTES_MIN <= self._sizes))
         if all(header.compression is Codec.NONE for header in self._headers):
             self._size = len(buffer)
@@ -131,7 +132,7 @@ class _Chunk:
 
     def rows(self, include_headers: bool) -> pa.RecordBatch:
         starts, ends = self._records()
-        # Behind the length, whose end is where the body of that length begins, and the attributes.
+        # A record: its length, then a body of that length, which begins with one byte of attributes.
         length, body = read_varints(self._data, starts)
         _require(body + length == ends)
         timestamp_deltas, position = read_varints(self._data, body + 1)
@@ -154,11 +155,11 @@ class _Chunk:
         return pa.RecordBatch.from_pydict(columns)
 
     def _records(self) -> tuple[Int64s, Int64s]:
-        """Where each record begins and ends."""
+        """Return where each record begins and ends."""
         walked = self._walked()
         if walked is not None:
             return walked
-        self._join()  # Small and uneven: from record to record takes longer than to look at all bytes at once.
+        self._join()  # Small records of different sizes: scanning all bytes at once is faster.
         return self._chained()
 
     def _walked(self) -> tuple[Int64s, Int64s] | None:
@@ -196,7 +197,7 @@ class _Chunk:
         return starts, ends
 
     def _field(self, position: Int64s) -> tuple[tuple[Int64s, Int64s, npt.NDArray[np.bool_]], Int64s]:
-        """Bytes behind their length: where they start and end, which of them are null, and what is behind them."""
+        """Read a field of bytes in every record: its start and end, whether it is null, and the position behind it."""
         length, start = read_varints(self._data, position)
         is_null = length == -1
         _require((length >= -1) & (length <= self._size))
@@ -205,7 +206,7 @@ class _Chunk:
         return (start, end, is_null), end
 
     def _header_fields(self, counts: Int64s, position: Int64s) -> tuple[list[Int64s], Int64s]:
-        """Where keys and values of all headers stand: the first header of every record at once, then the second."""
+        """Find keys and values of all headers: the first header of every record at once, then the second."""
         _require((counts >= 0) & (counts <= self._size))
         position = position.copy()
         found: list[tuple[Int64s, Int64s, Int64s, Int64s, npt.NDArray[np.bool_]]] = []
@@ -236,7 +237,7 @@ class _Chunk:
         return pa.ListArray.from_arrays(pa.array(offsets), elements, type=HEADERS_TYPE)
 
     def _slices(self, start: Int64s, end: Int64s, is_null: npt.NDArray[np.bool_]) -> pa.BinaryArray:
-        """The bytes between: an array of them and of what lies between them, of which every second one is taken."""
+        """Return the bytes between starts and ends: every second element of an array that also has the gaps."""
         offsets = np.empty(2 * len(start), dtype=np.int32)
         offsets[0::2], offsets[1::2] = start, end
         both = pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), self._buffer])
@@ -266,7 +267,7 @@ class _Chunk:
 
 
 def _walk(data: Bytes, count: int) -> Int64s | None:
-    """Where each of ``count`` records begins that fill the data, and the end. ``None`` if there is a quicker way."""
+    """Return where each of ``count`` records begins, and the end of the data; ``None`` if scanning is faster."""
     found: list[Int64s] = []
     singles: list[int] = []
     quick, size = data.data, len(data)
@@ -308,7 +309,7 @@ def _walk(data: Bytes, count: int) -> Int64s | None:
 
 
 def _run(data: Bytes, position: int, width: int, stride: int, count: int) -> int:
-    """How many records, from this one on, have their lengths written with the same bytes."""
+    """Return how many records, from this one on, have a length field of the same bytes."""
     count = min(count, (len(data) - position) // stride)
     known, tried = 1, _RUN_TRIED
     while known < count:
@@ -326,10 +327,10 @@ def _run(data: Bytes, position: int, width: int, stride: int, count: int) -> int
 
 
 def _candidates(data: Bytes, size: int) -> tuple[Int64s, Int64s]:
-    """Every place where a length that fits is followed by a zero byte, in order, and where that length ends."""
+    """Return every place where a length that fits is followed by a zero byte, in order, and where its record ends."""
     starts: list[Int64s] = []
     ends: list[Int64s] = []
-    # The last byte of a length is 1 to 127: one subtraction, and zeros among zeros are out, of which there may be many.
+    # The last byte of a length is 1 to 127. One subtraction excludes zeros behind zeros, of which there may be many.
     last = data[: max(size - 1, 0)] - np.uint8(1)
     zeros = np.flatnonzero((data[1:size] == 0) & (last < 0x7F)) + 1
     length = data[zeros - 1].astype(np.int64)
@@ -359,7 +360,7 @@ def _require(conditions: npt.NDArray[np.bool_]) -> None:
 def _text(names: pa.BinaryArray) -> pa.StringArray:
     try:
         return names.cast(pa.string())
-    except pa.ArrowInvalid:  # Kafka checks no header's key; Arrow has no room for what is not UTF-8.
+    except pa.ArrowInvalid:  # Kafka does not check the keys of headers; Arrow accepts only UTF-8.
         return pa.array([name.as_py().decode("utf-8", "replace") for name in names], pa.string())
 
 

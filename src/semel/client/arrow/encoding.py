@@ -1,7 +1,7 @@
-"""From Arrow columns to record batches.
+"""Encoding of Arrow columns as record batches.
 
-The law: the batches are byte for byte those of a ``BatchBuilder`` that is given the same records one by one and is
-replaced by a new one whenever it says that it is full.
+The law: the batches are byte for byte those of ``BatchBuilder``, if it is given the same records one by one and is
+replaced by a new one whenever it is full.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _NOTHING: Final = pa.scalar(b"")
 _NO_HEADERS: Final = pa.scalar(b"\0")
 _EMPTY: Final = b""
 _NULL_LENGTH: Final = -1
-# Of a record; they have no meaning yet.
+# The attributes of a record, which have no meaning yet.
 _ATTRIBUTES: Final = Varints.same(0)
 _NO_DELTA: Final = Varints.same(0)
 _ATTRIBUTES_BYTES: Final = 1
-# A byte at least for each of: length, timestamp delta, offset delta.
+# At least one byte for each of: length, timestamp delta, offset delta.
 _DELTAS_BYTES_MIN: Final = 3
 
 
 class EncodedBatch(NamedTuple):
-    """A whole batch, without the producer's numbers: they are patched in when it is sent."""
+    """A whole batch without producer id, epoch and sequence, which are set when it is sent."""
 
     records: bytes
     first_row: int
@@ -40,7 +40,7 @@ class EncodedBatch(NamedTuple):
 
 
 class OversizedRecord(ValueError):
-    """A record that is larger than any batch may be. ``row`` says which."""
+    """Raised for a record that is larger than any batch may be. ``row`` is its row."""
 
     def __init__(self, row: int, size_bytes: int, size_bytes_max: int) -> None:
         super().__init__(f"row {row} takes {size_bytes} bytes as a record; {size_bytes_max} is the most")
@@ -57,7 +57,7 @@ def encode(
     compression_level: int | None = None,
     is_transactional: bool = False,
 ) -> Iterator[EncodedBatch]:
-    """The rows as batches of up to ``size_bytes_max`` bytes before compression; a larger record travels alone.
+    """Yield the rows as batches of up to ``size_bytes_max`` bytes before compression; a larger record is sent alone.
 
     Columns: ``key`` and ``value`` (binary or string, null is Kafka's null), ``timestamp`` (int64, milliseconds), and
     ``headers`` (a list of structs of key and value) if there are any. All rows together are less than 2 GiB. Raises
@@ -76,7 +76,7 @@ def encode(
 
 
 class Encoder:
-    """The same, some batches at a time."""
+    """Encodes rows as ``encode`` does, some batches at a time."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Encoder:
         self._attributes = is_transactional and TRANSACTIONAL_BIT
 
     def check_sizes(self, size_bytes_max: int) -> None:
-        """Raise ``OversizedRecord`` if a record exceeds this."""
+        """Raise ``OversizedRecord`` if a record exceeds this size."""
         if not self._row_count:
             return
         row = int(self._columns.fixed_sizes.argmax())
@@ -104,9 +104,9 @@ class Encoder:
             raise OversizedRecord(row, size_bytes, size_bytes_max)
 
     def take(self, size_bytes: float = math.inf, *, more_follow: bool = False) -> Iterator[EncodedBatch]:
-        """The next batches, one at least, of about so many bytes before compression; none when it is over.
+        """Yield the next batches, one at least, of about ``size_bytes`` before compression; none at the end.
 
-        With ``more_follow`` the last of all is left out: rows that follow may still fit into it.
+        With ``more_follow`` the last batch of all is left out, because rows that follow may still fit into it.
         """
         shares: list[_Shared] = []
         for share in self._cut:
@@ -114,7 +114,7 @@ class Encoder:
                 break
             shares.append(share)
             size_bytes -= share.size_bytes
-            if size_bytes < share.size_bytes / 2:  # Full batches are all a little smaller than they may be.
+            if size_bytes < share.size_bytes / 2:  # Full batches are a little smaller than the limit.
                 break
         if not shares:
             return
@@ -143,17 +143,17 @@ class _Columns:
             raise ValueError("every record has a timestamp; the column holds nulls")
         self.timestamps: Int64s = rows.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False)
         self.is_of_one_time = bool((self.timestamps == self.timestamps[:1]).all())
-        """As it is where no time was given: then no time has to be compared with that of its batch."""
+        """Whether all timestamps are equal, as if none were given: then every timestamp delta is 0."""
         self._tails = _headers(rows.column("headers")) if "headers" in rows.schema.names else None
         tails: Int64s | int = 1
         if self._tails is not None:
             tails = pc.binary_length(self._tails).to_numpy(zero_copy_only=False)
         self.fixed_sizes: Int64s = np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0)
         self.fixed_sizes += _ATTRIBUTES_BYTES + self._key_lengths.widths + self._value_lengths.widths + tails
-        """What each record takes wherever it stands: all but its length and its deltas."""
+        """The size of each record without its length and its deltas, which depend on its place in a batch."""
 
     def encoded(self, shares: list[_Shared]) -> tuple[memoryview, list[int]]:
-        """The records of batches that follow each other, and where each of these begins; the last is the end."""
+        """Return the records of consecutive batches as bytes, where each batch begins, and the end of the last."""
         first, end = shares[0].start, shares[-1].end
         front = [
             Varints.of(np.concatenate([share.sizes for share in shares])),
@@ -185,7 +185,7 @@ class _Shared(NamedTuple):
 
     start: int
     sizes: Int64s
-    """What the length of each record says."""
+    """The value of each record's length field."""
     size_bytes: int
 
     @property
@@ -194,7 +194,7 @@ class _Shared(NamedTuple):
 
 
 def _cut(columns: _Columns, room_bytes: int) -> Iterator[_Shared]:
-    """As many to a batch as fit, and one in any case. Deltas count from the first of a batch."""
+    """Yield the records of each batch: as many as fit, at least one. Deltas are from the first of a batch."""
     at_least = np.cumsum(columns.fixed_sizes + _DELTAS_BYTES_MIN)
     offset_widths = widths(np.arange(len(at_least)))
     start, before = 0, 0
@@ -225,7 +225,7 @@ def _part(column: pa.BinaryArray | pa.Scalar, first: int, end: int) -> pa.Binary
 
 
 def _headers(column: pa.ListArray) -> pa.BinaryArray:
-    """Per record, the count of its headers and the headers, as they stand at its end."""
+    """Return the encoded headers of each record, with their count, as they stand at the end of the record."""
     counts = pc.list_value_length(column).fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
     flat = column.flatten()
     if flat.field(0).null_count:
@@ -237,7 +237,7 @@ def _headers(column: pa.ListArray) -> pa.BinaryArray:
     )
     firsts = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=firsts[1:])
-    # The headers of one record stand together: its bytes begin where those of its first header do.
+    # The headers of one record are adjacent: its bytes begin where those of its first header do.
     begins = np.frombuffer(encoded.buffers()[1], dtype=np.int32) if len(encoded) else np.zeros(1, dtype=np.int32)
     offsets = pa.py_buffer(np.ascontiguousarray(begins[firsts]))
     per_record = pa.BinaryArray.from_buffers(pa.binary(), len(counts), [None, offsets, encoded.buffers()[2]])

@@ -1,4 +1,4 @@
-"""``machine.murmur2`` for a column of keys: all first words at once, then all second ones."""
+"""The hash of ``machine.producer.murmur2`` for a column of keys: all first words at once, then all second ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FACTOR: Final = np.uint32(0x5BD1E995)
 
 
 def positive_murmur2_column(keys: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    """The hashes that ``positive_murmur2`` gives, one for each key. A null counts as empty; ask who it is first."""
+    """Return the hash of ``positive_murmur2`` for each key. A null counts as empty: the caller must exclude nulls."""
     _, offset_buffer, data_buffer = keys.buffers()
     offsets = np.frombuffer(offset_buffer, dtype=np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
     # Three bytes more, so that the last word of the last key can be read whole.

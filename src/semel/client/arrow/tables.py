@@ -1,4 +1,4 @@
-"""What was fetched of several partitions, as one Arrow table."""
+"""The records that were fetched from several partitions, as one Arrow table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def decode_rows(buffer: Buffer, batches: Iterable[tuple[int, BatchHeader]]) -> I
 
 
 def as_table(parts: Sequence[tuple[TopicPartition, pa.RecordBatch]]) -> pa.Table:
-    """Nothing is copied: each part stays a chunk of its own."""
+    """Return all parts as one table. Nothing is copied: each part stays a chunk of its own."""
     return pa.Table.from_batches([_with_place(partition, rows) for partition, rows in parts], SCHEMA)
 
 

@@ -1,4 +1,4 @@
-"""Zigzag variable-length integers by the column: what ``wire.records.varint`` does for one number."""
+"""Zigzag varints for whole columns: what ``wire.records.varint`` does for one number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 Uint64s: TypeAlias = npt.NDArray[np.uint64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-# From these on, a number in zigzag form takes one byte more.
+# The numbers, in zigzag form, from which on one byte more is needed.
 _STEPS: Final = np.array([1 << (7 * width) for width in range(1, 10)], dtype=np.uint64)
 _SEVEN: Final = np.uint64(7)
 _LOW: Final = np.uint64(0x7F)
@@ -23,7 +23,7 @@ _WORD_BYTES: Final = 8
 _WORD_BITS: Final = np.uint64(7 * _WORD_BYTES)
 _TOO_LONG: Final = np.uint64(1) << _WORD_BITS
 _ALL_CONTINUED: Final = np.uint64(0x8080_8080_8080_8080)
-# For each number of bytes, a word that has ones in so many.
+# For each number of used bytes, a word with a one in each of them.
 _USED_BYTES: Final = np.array([int.from_bytes(b"\1" * used, "little") for used in range(_WORD_BYTES + 1)], dtype=_WORD)
 
 
@@ -32,7 +32,7 @@ def zigzag(numbers: Int64s) -> Uint64s:
 
 
 def widths(numbers: Int64s) -> Int64s:
-    """How many bytes each number takes."""
+    """Return how many bytes each number takes."""
     unsigned = zigzag(numbers)
     largest = int(unsigned.max(initial=0))
     result = np.ones(len(numbers), dtype=np.int64)
@@ -44,12 +44,12 @@ def widths(numbers: Int64s) -> Int64s:
 
 
 class Varints(NamedTuple):
-    """A column of numbers in their variable length, ready to be put side by side with others."""
+    """A column of numbers as varints, ready to be joined with other columns row by row."""
 
     row_count: int
     words: tuple[_Word, ...]
     widths: Int64s | int
-    """How many bytes each takes."""
+    """How many bytes each number takes."""
 
     @classmethod
     def of(cls, numbers: Int64s) -> Varints:
@@ -60,20 +60,20 @@ class Varints(NamedTuple):
 
     @classmethod
     def same(cls, number: int) -> Varints:
-        """One number of one byte, for as many rows as the others have."""
+        """Return one number of one byte, for as many rows as the other columns have."""
         return cls(0, (_Word(np.uint64((number << 1) ^ (number >> 63)), 1, 1),), 1)
 
     def part(self, first: int, end: int) -> Varints:
-        """Those of some rows."""
+        """Return the numbers of some of the rows."""
         widths = self.widths if isinstance(self.widths, int) else self.widths[first:end]
         return Varints(end - first, tuple(word.part(first, end) for word in self.words), widths)
 
 
 def join_varints(*columns: Varints) -> pa.BinaryArray:
-    """Per row, the numbers of all columns one behind the other. The first must be a column, with all its rows.
+    """Return, for each row, the numbers of all columns one after the other. The first must be a column with all rows.
 
-    They are put side by side in words of eight bytes, and what these have too much is left out of all at once. Byte by
-    byte that took more than twice as long, and was half of all encoding.
+    The numbers are packed into words of eight bytes, and the unused bytes are removed from all rows at once. Doing this
+    byte by byte took more than twice as long, and was half of the time of encoding.
     """
     count = columns[0].row_count
     words: list[_Word] = []
@@ -96,10 +96,10 @@ def join_varints(*columns: Varints) -> pa.BinaryArray:
 
 
 def read_varints(data: Bytes, positions: Int64s) -> tuple[Int64s, Int64s]:
-    """The numbers that stand at these positions, and the positions behind them.
+    """Return the numbers at these positions, and the positions behind them.
 
-    What lies behind the end of the data reads as its last byte, and a number of more than ten bytes ends there: the
-    caller checks where it came out.
+    A position behind the end of the data reads the last byte, and a number of more than ten bytes is cut there: the
+    caller has to check the positions that are returned.
     """
     first = data.take(positions, mode="clip")
     unsigned = (first & 0x7F).astype(np.uint64)
@@ -117,7 +117,7 @@ def read_varints(data: Bytes, positions: Int64s) -> tuple[Int64s, Int64s]:
 
 
 class _Word(NamedTuple):
-    """Per row, up to eight bytes, the first of them lowest. One number instead of a column stands for all rows."""
+    """Up to eight bytes for each row, the first one lowest. A number instead of a column is the same for all rows."""
 
     bits: Uint64s | np.uint64
     widths: Int64s | int
@@ -137,7 +137,7 @@ class _Word(NamedTuple):
 
 
 def _word(unsigned: Uint64s, largest: int) -> _Word:
-    """Numbers of up to eight bytes."""
+    """Encode numbers of up to eight bytes."""
     if not largest:
         return _Word(np.uint64(0), 1, 1)
     if largest <= int(_LOW):
@@ -154,7 +154,7 @@ def _word(unsigned: Uint64s, largest: int) -> _Word:
 
 
 def _two_words(unsigned: Uint64s) -> tuple[_Word, _Word]:
-    """Numbers of up to ten bytes."""
+    """Encode numbers of up to ten bytes."""
     rest = unsigned >> _WORD_BITS
     is_long = rest > 0
     low = _word(unsigned & (_TOO_LONG - np.uint64(1)), int(_TOO_LONG) - 1)

@@ -1,4 +1,4 @@
-"""Assignors: Kafka's four by their names, and what one of your own must be (``Assignor``)."""
+"""The assignors of classic groups: Kafka's four by name, and the interface of an application's own (``Assignor``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASSIGNORS: Final[Mapping[str, Callable[[], Assignor]]] = {
     "sticky": StickyAssignor,
     "cooperative-sticky": CooperativeStickyAssignor,
 }
-"""By name. A consumer makes its own: some remember what it was assigned."""
+"""The assignors by name. Every consumer makes its own, because some remember what it was assigned."""
 
 __all__ = [
     "ASSIGNORS",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def make_assignors(strategies: Iterable[str | Assignor]) -> list[Assignor]:
-    """The assignors that a consumer offers, in its order of preference; ``ValueError`` says which one it cannot be."""
+    """Return the assignors that a consumer offers, best first. Raises ``ValueError`` if they cannot be offered."""
     assignors = [_assignor(strategy) for strategy in strategies]
     names = [assignor.name for assignor in assignors]
     if not names:
@@ -47,7 +47,7 @@ def make_assignors(strategies: Iterable[str | Assignor]) -> list[Assignor]:
 
 
 def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """How a member rebalances that offers these: the newest protocol that they all can be used with."""
+    """Return the newest rebalance protocol that all these assignors can be used with."""
     protocols = set(RebalanceProtocol).intersection(*(assignor.protocols for assignor in assignors))
     if not protocols:
         each = "; ".join(

@@ -1,9 +1,9 @@
-"""What an assignor is: who decides, in a group of the classic protocol, which member reads which partitions.
+"""The interface of an assignor, which decides in a classic group which member reads which partitions.
 
 Every member offers assignors, the coordinator picks one that all of them offer, and the member that it made the leader
-runs it. The law for ``assign``: every partition of a subscribed topic goes to one member that
-subscribes to it. (A cooperative assignor may hold a partition back for one round.) An assignor of an application's own
-is any object with these attributes.
+runs it. The law for ``assign``: every partition of a subscribed topic goes to one member that subscribes to it. (A
+cooperative assignor may hold a partition back for one round.) An application's own assignor is any object with these
+attributes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from semel.wire.messages.consumer_protocol import (
 
 
 class RebalanceProtocol(IntEnum):
-    """What members do with their partitions while they join: give all of them up, or keep them until told otherwise."""
+    """What members do with their partitions while they join: give up all (eager), or keep them (cooperative)."""
 
     EAGER = 0
     COOPERATIVE = 1
@@ -35,7 +35,7 @@ class RebalanceProtocol(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member says of itself."""
+    """What one member tells the leader of the group when it joins."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -45,11 +45,11 @@ class Subscription:
 
     rack_id: str | None = None
     group_instance_id: str | None = None
-    """Not among the bytes: JoinGroup says it beside them."""
+    """Not among the bytes: JoinGroup has a field for it."""
 
     @classmethod
     def from_bytes(cls, metadata: Buffer, group_instance_id: str | None = None) -> Subscription:
-        """Raises ``DecodeError``."""
+        """Return the subscription in these bytes. Raises ``DecodeError``."""
         read = decode_subscription(metadata)
         return cls(
             tuple(read.topics),
@@ -68,19 +68,19 @@ class Subscription:
 
 
 Subscriptions: TypeAlias = Mapping[str, Subscription]
-"""By member id."""
+"""The subscriptions of all members, by member id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one member is to read."""
+    """The partitions that one member is to read."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
 
     @classmethod
     def from_bytes(cls, assignment: Buffer) -> Assignment:
-        """Raises ``DecodeError``."""
+        """Return the assignment in these bytes. Raises ``DecodeError``."""
         read = decode_assignment(assignment)
         return cls(tuple(flattened(read.assigned_partitions)), read.user_data)
 
@@ -96,24 +96,24 @@ class Assignor(Protocol):
 
     @property
     def protocols(self) -> Collection[RebalanceProtocol]:
-        """Those that it can be used with."""
+        """The rebalance protocols that it can be used with."""
         ...
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:
-        """What this member tells the assignor of the leader, beyond the topics it subscribes to."""
+        """Return what this member sends to the leader's assignor, besides the topics that it subscribes to."""
         ...
 
     def assign(self, partition_counts: Mapping[str, int], subscriptions: Subscriptions) -> Mapping[str, Assignment]:
-        """Decide for all members, by their ids. A topic that is not in ``partition_counts`` does not exist."""
+        """Return the assignments of all members, by id. A topic that is not in ``partition_counts`` does not exist."""
         ...
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-        """This member was assigned this."""
+        """Receive the assignment of this member."""
         ...
 
 
 def in_order(subscriptions: Subscriptions) -> list[str]:
-    """Members in Kafka's order: static ones by their instance ids, which outlive a restart, then the others by ids."""
+    """Return the members in Kafka's order: static ones by instance id, which outlives a restart, then the others."""
 
     def rank(member_id: str) -> tuple[bool, str, str]:
         instance_id = subscriptions[member_id].group_instance_id

@@ -1,7 +1,7 @@
-"""Cooperative sticky: even, few partitions change hands, and each member goes on reading what it keeps.
+"""The cooperative-sticky assignor: even, few partitions move, and each member goes on reading what it keeps.
 
-A partition changes hands in two rounds. The law: it is assigned to no member in the round in which another member still
-has it; that member gives it up, joins again, and in the next round it is free.
+A partition moves in two rounds. The law: it is assigned to no member in the round in which another member still has it;
+that member gives it up, joins again, and in the next round it is free.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who had which partition, by what the members claim.
+"""The previous owner of each partition, according to what the members claim.
 
-Claims can contradict each other: a member that was away still claims what has since gone to another. The law: of those
-who claim a partition, the one that got it in the latest generation had it; if that is not one alone, none had.
+Claims can contradict each other: a member that was away still claims partitions that another member has now. The law:
+the owner is the member whose claim has the latest generation; if several claims have it, there is no owner.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from semel.types import TopicPartition
 
 
 class Claim(NamedTuple):
-    """What a member says it was assigned, and in which generation. Without one, any other claim is the better one."""
+    """The partitions that a member says it was assigned, and in which generation; a claim without one counts least."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation_id: int | None = None

@@ -1,12 +1,12 @@
-"""Partitions placed on members so that the load is even and as few as possible move.
+"""The placement of the sticky assignors: the load is even, and as few partitions as possible move.
 
-Topics that have the same subscribers are one pool: where a partition of it may go depends on nothing else. First every
-member keeps what it had; then what no member had goes to the one with least; then, as long as one has at least two more
-than another one who could take one of them, the one that has most gives one up.
+Topics that have the same subscribers are one pool: nothing else decides where a partition of it may go. First every
+member keeps what it had; then each partition without an owner goes to the member that has the fewest; then, as long as
+a member has at least two more than another one that could take one of them, the member that has the most gives one up.
 
-The laws, Kafka's for its sticky assignors: at the end no member has two more than another that could take one. Where
-all subscribe to the same topics that means even within one, and that no placement as even as this moves less: the one
-that has most gives to the one that has least, so no move can be spared.
+The laws, Kafka's for its sticky assignors: at the end no member has two more than another that could take one. If all
+subscribe to the same topics, the loads differ by one at most, and no placement that is as even moves fewer partitions:
+the member that has the most gives to the one that has the fewest, so every move is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def place(
     subscriptions: Subscriptions,
     owners: Mapping[TopicPartition, str],
 ) -> dict[str, list[TopicPartition]]:
-    """The partitions of every member. ``owners`` says who had what; what can no longer be had is passed over."""
+    """Return the partitions of every member. ``owners`` are the previous ones; those that cannot keep are ignored."""
     members = in_order(subscriptions)
     pools = _pools(partition_counts, subscriptions, members)
     load = dict.fromkeys(members, 0)
@@ -39,7 +39,7 @@ def place(
 
 
 class _Pool:
-    """Topics with the same subscribers, and who holds what of them: first what it had, behind that what it got."""
+    """Topics with the same subscribers, and what each member holds of them: first what it kept, then what it got."""
 
     def __init__(self, subscribers: tuple[str, ...]) -> None:
         self.subscribers = subscribers
@@ -47,7 +47,7 @@ class _Pool:
         self.held: dict[str, list[TopicPartition]] = {member_id: [] for member_id in subscribers}
 
     def keep(self, owners: Mapping[TopicPartition, str]) -> list[str]:
-        """Leave partitions with who had them, and tell who that is, once for each."""
+        """Leave partitions with their previous owners. Returns the owner of each partition that was kept."""
         kept: list[str] = []
         free: list[TopicPartition] = []
         for partition in self.free:
@@ -72,7 +72,7 @@ class _Pool:
 
 
 def _pools(partition_counts: Mapping[str, int], subscriptions: Subscriptions, members: list[str]) -> list[_Pool]:
-    """Those with few subscribers first: the others can still even out what they must take."""
+    """Return the pools, those with few subscribers first: the later ones can still even out the load."""
     subscribers: dict[str, list[str]] = {}
     for member_id in members:
         for topic in dict.fromkeys(subscriptions[member_id].topics):
@@ -86,7 +86,7 @@ def _pools(partition_counts: Mapping[str, int], subscriptions: Subscriptions, me
 
 
 def _balance(pools: list[_Pool], load: dict[str, int]) -> None:
-    # Ends: every move makes the sum of the squares of all loads smaller.
+    # This ends, because every move makes the sum of the squares of all loads smaller.
     while load and max(load.values()) - min(load.values()) > 1:
         for giver in sorted(load, key=load.__getitem__, reverse=True):
             takers = [(min(pool.subscribers, key=load.__getitem__), pool) for pool in pools if pool.held.get(giver)]

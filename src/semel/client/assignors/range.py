@@ -1,7 +1,7 @@
-"""Range: of every topic, each member gets a run of neighbouring partitions; the first members get one more.
+"""The range assignor: of every topic, each member gets a run of adjacent partitions; the first members get one more.
 
-Balanced per topic. Members that subscribe to the same topics get the same numbers of each topic that has as many
-partitions, so records of one key come together if they are partitioned alike.
+The assignment is balanced per topic. Members that subscribe to the same topics get the same partition numbers of all
+topics with equally many partitions, so records of one key reach one member if the topics are partitioned alike.
 """
 
 from __future__ import annotations

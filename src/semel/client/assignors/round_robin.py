@@ -1,4 +1,7 @@
-"""Round robin: all partitions of all topics are dealt out in turn. Balanced where all subscribe to the same topics."""
+"""The round-robin assignor: all partitions of all topics are dealt out in turn.
+
+The assignment is balanced if all members subscribe to the same topics.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class RoundRobinAssignor:
         turn = cycle(in_order(subscriptions))
         for topic in sorted(frozenset().union(*wanted.values())):
             for partition in range(partition_counts.get(topic, 0)):
-                # Ends: the topic is one that a member subscribes to.
+                # This ends, because at least one member subscribes to the topic.
                 member_id = next(member_id for member_id in turn if topic in wanted[member_id])
                 assigned[member_id].append(TopicPartition(topic, partition))
         return {member_id: Assignment(tuple(partitions)) for member_id, partitions in assigned.items()}

@@ -1,4 +1,4 @@
-"""Sticky: even, and as few partitions as possible change hands. Members still stop while they join."""
+"""The sticky assignor: even, and as few partitions as possible move. Members still stop reading while they join."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What members with a sticky assignor tell the leader, as Kafka's consumer and librdkafka write it.
+"""The user data that members with a sticky assignor send to the leader, as Kafka's consumer and librdkafka write it.
 
-``sticky`` gives everything up before it joins, so what it had travels here: version 0 without, version 1 with the
-generation; only the length tells them apart. ``cooperative-sticky`` still has its partitions, and the subscription says
-so; here is only the generation, for leaders that read no newer subscription than version 1. librdkafka writes there
-what ``sticky`` writes. Nothing depends on these bytes but where partitions stay, so what cannot be read is no claim.
+A member with ``sticky`` gives up everything before it joins, so this data has what it owned: version 0 without the
+generation, version 1 with it; only the length tells them apart. A member with ``cooperative-sticky`` still owns its
+partitions, and its subscription has them; this data has only the generation, for leaders that read subscriptions up to
+version 1. librdkafka writes the data of ``sticky`` in both cases. These bytes decide only which partitions stay, so
+bytes that cannot be decoded count as no claim.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Drivers: a machine in an event loop, with sockets and a clock.
+"""Drivers: each runs a machine in an event loop, with sockets and a clock.
 
-``driver.py`` carries out what a machine asks for and tells it what happened. ``runtime.py`` ties a machine to the loop
-it is first used from; ``loop_thread.py`` is the loop of the blocking classes.
+``driver.py`` carries out the actions of a machine and passes events to it. ``runtime.py`` starts the driver in the loop
+that a client is first used from; ``loop_thread.py`` is the loop of the blocking classes.
 """

@@ -1,11 +1,11 @@
-"""A machine in an event loop: does what it asks for, tells it what happened, and decides nothing.
+"""The driver of a machine in an event loop: carries out its actions, passes events to it, and decides nothing.
 
-However much happens within one turn of the loop, the machine is polled once for it. Where other threads touch the
-machine too there is a lock, the ``guard``, that every thread holds while it does.
+However much happens within one turn of the loop, the machine is polled once for it. If other threads use the machine
+too, there is a lock, the ``guard``, that every thread holds while it does.
 
-The law: no caller waits for ever. Whatever raises in a step of the driver, in the machine or below it, ends the client:
-it is logged once, connections are aborted, and everything that is waited for fails with ``ClientFailed``. The machine
-is not asked for that: what it holds may be in any state.
+The law: no caller waits for ever. An exception in a step of the driver, in the machine or below it, ends the client: it
+is logged once, connections are aborted, and every call that waits fails with ``ClientFailed``. The machine is not used
+for that, because it may be in any state.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ T = TypeVar("T")
 
 
 class Driver:
-    """``turned`` is called whenever the machine may have settled something, outside of the guard.
+    """Runs one machine in an event loop.
 
-    It is called before a caller that waits for a promise goes on, so that the caller finds everything done. ``failed``
-    is called once if a step raises; ``title`` names the client in that error. ``application_loop`` is where the
-    application runs, if that is another loop.
+    ``turned`` is called whenever the machine may have settled something, without the guard, and before a caller that
+    waits for a promise goes on, so that the caller finds everything done. ``failed`` is called once if a step raises;
+    ``title`` names the client in that error. ``application_loop`` is the application's loop, if that is another one.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Driver:
         self._step = _Step(self)
         self._failure: Promise[Any] | None = None
         self._waiting: dict[object, Callable[[Promise[Any]], None]] = {}
-        """What is told when a promise is settled, or when the driver fails before that."""
+        """What to call when a promise is settled, or when the driver fails before that."""
         self._loop = asyncio.get_running_loop()
         self.create_future: Callable[[], asyncio.Future[Any]] = self._loop.create_future
         self._call_soon = self._loop.call_soon if guard is None else self._loop.call_soon_threadsafe
         self._tokens = Tokens(application_loop)
         self._connecting: dict[int, asyncio.Task[None]] = {}
-        """What a connection waits for: the broker, or a token."""
+        """The task of each connection that waits for its broker, or for a token."""
         self._connections: dict[int, _Connection] = {}
         self._ending: list[asyncio.Task[None]] = []
         self._scheduled = False
@@ -81,28 +81,28 @@ class Driver:
         self._process = Process()
 
     def check_process(self) -> None:
-        """Raise after a fork."""
+        """Raise ``StateError`` after a fork."""
         self._process.check("client")
 
     def wake(self) -> None:
-        """Something was changed from outside: poll on the next turn of the loop. Raises after a fork."""
+        """Poll the machine on the next turn of the loop, because a caller has changed it. Raises after a fork."""
         self.check_process()
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self._call_soon(self._turn)
 
     def turn(self) -> None:
-        """Poll now."""
+        """Poll the machine now."""
         self._turn()
 
     async def wait(self, promise: Promise[T], *, timeout_ms: float | None = None) -> T:
-        """What a promise of the machine becomes. Raises ``TimeoutError`` if it takes longer; the promise stands."""
+        """Return the value of a promise, or raise its error. After ``timeout_ms`` raises ``TimeoutError``."""
         future = self.future_of(promise)
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
             return await future
 
     def future_of(self, promise: Promise[T]) -> asyncio.Future[T]:
-        """A future of the loop that this is called from, which may be another one than the machine's."""
+        """Return a future in the loop that this is called from, which may be another one than the machine's."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
@@ -114,7 +114,7 @@ class Driver:
         return future
 
     def follow(self, promise: Promise[T], told: Callable[[Promise[T]], None]) -> None:
-        """``told`` gets the promise when it is settled, or one with the error if the driver fails before that."""
+        """Call ``told`` with the promise when it is settled, or with a failed one if the driver fails before that."""
         self.check_process()
         waiting = object()
 
@@ -130,7 +130,7 @@ class Driver:
         self.wake()
 
     def fail(self, error: Exception) -> None:
-        """A step has raised: end the client. What raises here in turn is passed over, because the rest must be done."""
+        """End the client after an exception in a step. Further exceptions are logged, because the rest must be done."""
         if self._failure is not None:
             log.debug("the %s had failed already", self._title, exc_info=error)
             return
@@ -160,7 +160,7 @@ class Driver:
                 log.exception("closing the %s after it had failed", self._title)
 
     async def close(self) -> None:
-        """End every connection. The machine is not told: it knows."""
+        """End every connection. The machine is not called: it knows that it is shut."""
         self._closed = True
         self._stop_timer()
         for connection in tuple(self._connections.values()):
@@ -176,7 +176,7 @@ class Driver:
     # Turns
 
     def _poll_soon(self) -> None:
-        """Something happened, here on the loop."""
+        """Poll the machine on the next turn, because of an event in this loop."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self._loop.call_soon(self._turn)
@@ -186,7 +186,8 @@ class Driver:
         if self._failure is not None:
             return
         with self._step:
-            # A timer that went off was due, whatever the clock's last digits say; else it would be set again at once.
+            # A timer that has fired is due, even if the clock reads a little less; otherwise it would be set again at
+            # once.
             now_ms = max(self._clock.monotonic_ms(), due_ms)
             with self._guard:
                 actions = self._machine.poll(now_ms)
@@ -245,7 +246,7 @@ class Driver:
                 return
             connection = cast(_Connection, protocol)
             if self._connecting.pop(number, None) is None or connection.is_lost:
-                connection.close()  # Given up meanwhile, or over before it began.
+                connection.close()  # Cancelled meanwhile, or lost already.
                 self._lost(number, "the connection was closed at once")
                 return
             self._connections[number] = connection
@@ -297,12 +298,12 @@ class Driver:
         self._poll_soon()
 
 
-# What the world does to a connection; UnicodeError and OverflowError are of names and ports that no system takes.
+# Errors of the network; UnicodeError and OverflowError come from names and ports that no system accepts.
 _UNREACHABLE: Final = (OSError, UnicodeError, OverflowError)
 
 
 class _Step:
-    """What is done within it may raise: then the driver fails, and its caller, the event loop, hears nothing of it."""
+    """A context in which an exception fails the driver, and does not reach the event loop, which is the caller."""
 
     __slots__ = ("_driver",)
 
@@ -320,7 +321,7 @@ class _Step:
 
 
 def settle_future(future: asyncio.Future[T] | concurrent.futures.Future[T], promise: Promise[T]) -> None:
-    """A future takes the outcome of a promise, unless it was cancelled."""
+    """Set the outcome of a promise in a future, unless the future was cancelled."""
     if future.done():
         return
     if promise.error is None:
@@ -339,7 +340,7 @@ class _Connection(asyncio.BufferedProtocol):
         self.is_lost = False
 
     def send(self, parts: list[Buffer]) -> None:
-        # Of a transport that is about to close the driver hears next.
+        # A transport that is closing calls ``connection_lost`` next.
         if self._transport is not None and not self._closing and not self._transport.is_closing():
             self._transport.writelines(parts)
 
@@ -368,7 +369,7 @@ class _Connection(asyncio.BufferedProtocol):
                 self.close()
 
     def eof_received(self) -> None:
-        """The broker has said everything: the transport closes."""
+        """Return ``None``, so that the transport closes: the broker sends nothing more."""
 
     def connection_lost(self, error: Exception | None) -> None:
         with self._driver._step:

@@ -1,6 +1,6 @@
-"""An event loop in a thread of its own, for callers that block.
+"""An event loop in a thread of its own, for the blocking classes.
 
-A process that was forked has no such thread, whatever its memory says: use there raises, and says what to do.
+A forked process does not have this thread: using it there raises an error that says what to do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LoopThread:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise if no answer would ever come: after ``stop``, after a fork, or on this very thread."""
+        """Raise ``StateError`` if a coroutine would never run: after ``stop`` or after a fork."""
         self._process.check(self._name)
         if self._stopped:
             raise StateError(f"the {self._name} is closed")
@@ -40,14 +40,14 @@ class LoopThread:
         return not self._stopped
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns, once it has."""
+        """Run a coroutine in the thread, wait for it, and return its result."""
         if threading.get_ident() == self._thread.ident:
             work.close()
             raise StateError(f"a callback of this {self._name} cannot wait for it: do that in another thread")
         return self.begin(work).result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """The coroutine is on its way; the future has what it returns."""
+        """Start a coroutine in the thread, and return a future of its result."""
         try:
             self.check()
         except StateError:
@@ -62,7 +62,7 @@ class LoopThread:
             self._thread.join(_STOP_TIMEOUT_S)
 
     def abandon(self, last: Coroutine[Any, Any, None]) -> None:
-        """Stop once the coroutine is done, and wait for neither."""
+        """Stop the thread once the coroutine is done, without waiting for either."""
         if self._stopped:
             last.close()
             return
@@ -74,7 +74,7 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
-            # What is still waited for never comes: it is cancelled, or asyncio would complain about it at exit.
+            # Tasks that still wait are cancelled; otherwise asyncio would complain about them at exit.
             tasks = asyncio.all_tasks(self._loop)
             for task in tasks:
                 task.cancel()

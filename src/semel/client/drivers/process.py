@@ -1,4 +1,4 @@
-"""Which process this is. A fork makes another one, with the same memory but without threads and with shared sockets."""
+"""The process that runs now. A fork makes another one, with the same memory, no threads, and shared sockets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A machine and what it runs on: made before there is a loop, and started in the one that it is first used from.
+"""The runtime of a client: its machine, and a driver that is started in the loop that the client is first used from.
 
-Or in a thread of its own (``own_thread``), whose loop goes on while the application blocks the one that it uses.
+With ``own_thread`` the driver has a loop in a thread of its own, which goes on while the application blocks its loop.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ M = TypeVar("M", bound=Machine)
 
 
 class ClientRuntime(Generic[M]):
-    """``guard`` is held by the code that uses the machine. ``title`` names the client in the error after ``close``.
+    """A machine with its driver, which is started by the first call of ``running``.
 
-    ``failed`` is called if the driver fails: what is not waited for by promises is failed there.
+    ``guard`` is held by the code that uses the machine. ``title`` names the client in the error after ``close``.
+    ``failed`` is called if the driver fails: it has to fail what waits for something other than a promise.
     """
 
     def __init__(
@@ -53,13 +54,13 @@ class ClientRuntime(Generic[M]):
         self.clock = clock
         self.guard: AbstractContextManager[Any] = nullcontext() if guard is None else guard
         self.driver: Driver | None = None
-        """``None`` before it was started. It stays, for what has to be done once nothing new is taken."""
+        """``None`` before the first call. It is kept after ``shut``, for calls that are still finishing."""
         self.is_closed = False
         self.failure: ClientFailed | None = None
         """Why the client has closed itself, if it has."""
 
     def running(self) -> Driver:
-        """The driver, in the loop that this is called from first, or in its own thread."""
+        """Return the driver. The first call starts it, in the loop that it is called from or in a thread of its own."""
         if self.is_closed:
             raise self.closed_error()
         if self.driver is None:
@@ -73,7 +74,7 @@ class ClientRuntime(Generic[M]):
         return self.driver
 
     def closed_error(self, call: str = "") -> StateError:
-        """What a call raises once this is closed; if the client closed itself, it says why."""
+        """Return the error of a call after the client was closed. If the client closed itself, it says why."""
         why = "closed" if self.failure is None else f"closed since it has failed: {self.failure.__cause__!r}"
         error = StateError(f"{call and f'{call}: '}the {self._title} is {why}")
         error.__cause__ = self.failure
@@ -85,17 +86,17 @@ class ClientRuntime(Generic[M]):
             raise self.closed_error()
 
     def check_process(self) -> None:
-        """Raise after a fork."""
+        """Raise ``StateError`` after a fork."""
         if self.driver is not None:
             self.driver.check_process()
 
     def wake(self) -> None:
-        """Let the driver look at what was changed."""
+        """Let the driver poll the machine, which was changed."""
         if self.driver is not None:
             self.driver.wake()
 
     async def shut(self) -> None:
-        """Give up what is left, and disconnect."""
+        """Shut the machine, which fails all open calls, and close its connections."""
         self.check_process()
         self.is_closed = True
         error: Exception | None = None
@@ -112,7 +113,7 @@ class ClientRuntime(Generic[M]):
             self._thread.stop()
 
     def abandon(self) -> None:
-        """The application has forgotten this client without closing it: its thread ends, as if it had been killed."""
+        """End the thread of a client that the application dropped without closing it, as if it had been killed."""
         self.is_closed = True
         if self._thread is not None and self._thread.is_running:
             self._thread.abandon(self._disconnect())

@@ -1,7 +1,7 @@
-"""Tokens for the connections of one client, fetched without holding up its loop.
+"""OAuth tokens for the connections of one client, fetched without blocking its loop.
 
-A provider that is a plain function may block, so it is called in a thread; one that is async is awaited in the
-application's loop, where what it uses lives. All connections that wait share one call, so a provider is never called
+A provider that is a plain function may block, so it is called in a thread; an async one is awaited in the application's
+loop, to which the objects that it uses belong. All connections that wait share one call, so a provider is never called
 twice at once, and one that hangs keeps one thread.
 """
 
@@ -20,18 +20,18 @@ from semel.client.security.sasl import check_token
 
 
 class Tokens:
-    """``application_loop`` is where the application runs, if that is not the loop of the driver."""
+    """Calls a token provider. ``application_loop`` is the application's loop, if the driver has another one."""
 
     def __init__(self, application_loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._application_loop = application_loop
         self._call: asyncio.Task[str] | None = None
 
     async def fetch(self, provider: TokenProvider) -> str:
-        """Raises what the provider raises, and ``SaslError`` for what is no token."""
+        """Return a token. Raises what the provider raises, and ``SaslError`` if it returned no valid token."""
         if self._call is None or self._call.done():
             self._call = asyncio.create_task(self._called(provider))
             self._call.add_done_callback(_outcome_was_seen)
-        # A connection that is given up does not end the call: others wait for it.
+        # If one connection ends, the call goes on: others wait for it.
         return await asyncio.shield(self._call)
 
     def cancel(self) -> None:
@@ -64,7 +64,7 @@ async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
 
 
 def _in_thread(provider: TokenProvider) -> asyncio.Future[tuple[Any, Exception | None]]:
-    """What it returns, or raises. A thread of its own, which a program does not wait for when it ends."""
+    """Call a provider in a daemon thread, which delays no exit. Returns a future of its result and its exception."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[tuple[Any, Exception | None]] = loop.create_future()
 
@@ -87,6 +87,6 @@ def _settle(future: asyncio.Future[Any], outcome: tuple[Any, Exception | None]) 
 
 
 def _outcome_was_seen(call: asyncio.Task[str]) -> None:
-    """If every connection that waited was given up, asyncio would complain about an error that nothing takes."""
+    """Read the call's exception: asyncio would complain if every connection that waited for it had ended."""
     if not call.cancelled():
         call.exception()
