@@ -1,10 +1,10 @@
-"""``semel.Admin``: what can be asked of a cluster, and changed in it, beside records.
+"""``semel.Admin``: describes and changes everything in a cluster but records.
 
-    admin         the class; asking: how a call becomes an ask of the machine; results: what comes back for many things
+    admin         the class; asking: how a call becomes an ask of the machine; results: the results of a call about many
     topics, configs, partitions, groups, cluster, transactions, acls, quotas, users
                   one part of the class each: its values, its calls, and how they read on the wire
     hanging       open transactions that no coordinator will end
-    batches       what is in a partition, as it is in the log
+    batches       the record batches of a partition, as they are in the log
 
-Where a request goes, and when it is sent again, is decided in ``semel.client.machine.admin.admin``.
+``semel.client.machine.admin.admin`` decides which broker a request goes to, and when it is sent again.
 """

@@ -1,4 +1,4 @@
-"""ACLs: who may do what with which resource, from where. Described, created and deleted by what matches a filter."""
+"""ACLs: which principal may do what with which resource from which host. They are described and deleted by filter."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from semel.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsR
 
 
 class Acls:
-    """``admin.acls``. Refused with SECURITY_DISABLED where the brokers have no authorizer."""
+    """``admin.acls``: describe, create and delete ACLs. Brokers without an authorizer answer SECURITY_DISABLED."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
 
     async def describe(self, matching: AclFilter | None = None) -> tuple[AclBinding, ...]:
-        """The rules that match; all of them, without a filter.
+        """Return the ACLs that match a filter; all of them, without a filter.
 
         rules = await admin.acls.describe(AclFilter(resource_type=AclResourceType.TOPIC, resource_name="orders"))
         """
         return await self._asker.one(_DESCRIBE, matching or AclFilter())
 
     async def create(self, bindings: Iterable[AclBinding]) -> Results[AclBinding, None]:
-        """Create rules, each for itself. One that is there already is no error.
+        """Create ACLs, each independently of the others. It is no error if an ACL exists already.
 
         rule = AclBinding(AclResourceType.TOPIC, "orders", "User:alice", AclOperation.READ)
         (await admin.acls.create([rule])).all()
@@ -37,7 +37,7 @@ class Acls:
         return await self._asker.many(_CREATE, bindings)
 
     async def delete(self, filters: Iterable[AclFilter]) -> Results[AclFilter, tuple[AclBinding, ...]]:
-        """Delete the rules that match; the value is what was deleted.
+        """Delete the ACLs that match the filters. The value of a filter is the ACLs that were deleted.
 
         deleted = (await admin.acls.delete([AclFilter(principal="User:alice")])).all()
         """
@@ -79,7 +79,7 @@ _CREATE: Ask[AclBinding, None] = Ask(
     ApiKey.CREATE_ACLS,
     target=lambda binding: Controller(),
     build=lambda bindings, version: CreateAclsRequest([AclCreation(*wire_fields(binding)) for binding in bindings]),
-    # The answer has no names: its results stand in the order of the request.
+    # The response has no names: its results are in the order of the request.
     read=lambda response, bindings, version: [
         (binding, outcome(None, result.error_code, result.error_message))
         for binding, result in zip(bindings, response.results, strict=False)

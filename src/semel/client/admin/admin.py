@@ -1,4 +1,4 @@
-"""``semel.Admin``: looks at a cluster and changes it. For asyncio; threads use ``semel.blocking``."""
+"""``semel.Admin``, the admin client for asyncio; threads use ``semel.blocking``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Admin:
-    """Looks at a cluster of Kafka or Semel, and changes it.
+    """An admin client: describes and changes a cluster of Kafka or Semel.
 
         async with Admin(bootstrap_servers="localhost:9092") as admin:
             await admin.topics.create("orders", partitions=6, configs={"retention.ms": 86_400_000})
@@ -38,9 +38,10 @@ class Admin:
     Settings are Kafka's, as keywords with underscores, with Kafka's defaults. Each part has its own calls: ``topics``,
     ``configs``, ``partitions``, ``groups``, ``cluster``, ``transactions``, ``acls``, ``quotas``, ``users``.
 
-    A call about one thing returns its value or raises; a call about many returns ``Results``, in which each has its
-    own. Every request goes where it belongs, and is sent again while that may help, until ``default_api_timeout_ms``.
-    ``network``, ``clock`` and ``random`` are for simulations. An admin client belongs to one event loop.
+    A call about one thing returns its value or raises; a call about many returns ``Results``, with a value or an error
+    for each. Every request is sent to the broker that serves it, and again while that may help, until
+    ``default_api_timeout_ms`` is over. ``network``, ``clock`` and ``random`` are for simulations. An admin client
+    belongs to one event loop.
     """
 
     def __init__(
@@ -82,14 +83,14 @@ class Admin:
         self._asker.running()
 
     def metrics(self) -> dict[str, float]:
-        """How much was asked and answered since this client was made, under Kafka's names: see docs/client.md.
+        """Return counts of requests and responses since this client was made, under Kafka's names: see docs/client.md.
 
         print(admin.metrics()["request-latency-max"])
         """
         return self._asker.metrics()
 
     async def close(self) -> None:
-        """Disconnect. Calls that are not answered yet fail, and say whether they may have been served.
+        """Close all connections. Calls that are not answered yet fail, and say whether they may have been served.
 
         await admin.close()
         """

@@ -1,4 +1,4 @@
-"""How the parts of ``Admin`` ask: a machine, a driver, and one deadline for everything that a call does."""
+"""How all parts of ``Admin`` send requests: with one machine and one driver, and one deadline for each call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 
 class Asker:
-    """What every part of ``Admin`` shares."""
+    """The machine and the driver that every part of ``Admin`` shares."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Asker:
 
     @property
     def request_timeout_ms(self) -> int:
-        """What brokers are told: how long they may take."""
+        """The timeout in requests: how long a broker may take."""
         return self.config.client.request_timeout_ms
 
     @property
@@ -57,7 +57,7 @@ class Asker:
             return self._machine.metrics()
 
     def begin(self) -> Asking:
-        """A call begins, and with it its time."""
+        """Begin a call, which fixes its deadline."""
         return Asking(self, self.clock.monotonic_ms() + self.config.default_api_timeout_ms)
 
     async def many(self, ask: Ask[K, V], keys: Iterable[K]) -> Results[K, V]:
@@ -85,7 +85,7 @@ class Asker:
 
 
 class Asking:
-    """One call: however many requests it takes, they share its deadline."""
+    """One call. All its requests share one deadline."""
 
     def __init__(self, asker: Asker, deadline_ms: float) -> None:
         self._asker = asker
@@ -95,11 +95,11 @@ class Asking:
         return await self._asker.ask(ask, keys, self._deadline_ms)
 
     async def one(self, ask: Ask[K, V], key: K) -> V:
-        """The value for one thing; raises its error."""
+        """Return the value of one key, or raise its error."""
         return (await self.many(ask, (key,)))[key]
 
     async def of_each_broker(self, ask: Ask[int, V]) -> dict[int, V]:
-        """What every broker answers, by its id. Raises if one does not: an answer with a hole is none."""
+        """Return every broker's value, by broker id. Raises if one broker fails: the rest would be incomplete."""
         brokers = await self.one(_BROKERS, "who the brokers are")
         return (await self.many(ask, brokers)).all()
 

@@ -1,6 +1,6 @@
-"""A partition's record batches as they are in the log: control batches and aborted ones included.
+"""Reading a partition's record batches as they are in the log, control batches and aborted ones included.
 
-For tools that look at what a consumer is not shown. Nothing is remembered between two reads.
+It is for tools that show what a consumer does not return. No state is kept between two reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WAIT_MS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class RawBatches:
-    """Whole batches, from the one that holds the offset on; the last may be cut off. Empty at the end.
+    """Record batches, from the one that has the offset on; the last may be cut off. Empty at the end of the log.
 
     ``aborted`` has the aborted transactions that overlap them, as (producer id, first offset).
     """
@@ -34,7 +34,7 @@ class RawBatches:
 
 
 def read_batches(offset: int, *, stable_only: bool, max_bytes: int) -> Ask[TopicPartition, RawBatches]:
-    """``stable_only``: up to the last stable offset, with the aborted list; else everything that can be read."""
+    """Return a Fetch of partitions. ``stable_only``: up to the last stable offset, with the aborted transactions."""
     return Ask(
         ApiKey.FETCH,
         target=Leader,
@@ -64,7 +64,7 @@ def read_batches(offset: int, *, stable_only: bool, max_bytes: int) -> Ask[Topic
 def _raw(answer: PartitionData) -> RawBatches:
     aborted: list[AbortedTransaction] = answer.aborted_transactions or []
     return RawBatches(
-        answer.records or b"",  # A part of the frame, which is handed out to keep.
+        answer.records or b"",  # A view of the frame, which the caller may keep.
         tuple((transaction.producer_id, transaction.first_offset) for transaction in aborted),
         answer.high_watermark,
         answer.last_stable_offset,

@@ -35,7 +35,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers of the cluster. Changes are asked of ``controller_id``; with KRaft that may be any broker."""
+    """The brokers of the cluster. Changes are requested from ``controller_id``; with KRaft it may be any broker."""
 
     cluster_id: str
     controller_id: int | None
@@ -63,13 +63,13 @@ class LogDir:
 
     @property
     def size_bytes(self) -> int:
-        """What the replicas take together."""
+        """The size of all replicas together."""
         return sum(replica.size_bytes for replica in self.replicas.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the brokers can do (``supported``: from, to) and what the cluster has decided to do (``finalized``)."""
+    """The levels of features that the brokers support (``supported``: from, to) and that are in use (``finalized``)."""
 
     supported: Mapping[str, tuple[int, int]]
     finalized: Mapping[str, int]
@@ -77,13 +77,13 @@ class Features:
 
 
 class Cluster:
-    """``admin.cluster``."""
+    """``admin.cluster``: describe the brokers, their log folders and the features."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
 
     async def describe(self) -> ClusterDescription:
-        """The cluster's id, its controller and its brokers.
+        """Return the cluster's id, its controller and its brokers.
 
         print([f"{broker.host}:{broker.port}" for broker in (await admin.cluster.describe()).brokers])
         """
@@ -92,7 +92,7 @@ class Cluster:
     async def log_dirs(
         self, brokers: Iterable[int] | None = None, *, partitions: Iterable[PartitionLike] | None = None
     ) -> Results[int, dict[str, LogDir]]:
-        """The folders of each broker, by path, and how much disk each replica takes; of all brokers if none is named.
+        """Return the log folders of each broker, by path, with the size of each replica; by default of all brokers.
 
         for broker_id, dirs in (await admin.cluster.log_dirs()).all().items():
             print(broker_id, sum(log_dir.size_bytes for log_dir in dirs.values()))
@@ -103,7 +103,7 @@ class Cluster:
         return await asking.many(_log_dirs(None if partitions is None else map(as_partition, partitions)), brokers)
 
     async def features(self) -> Features:
-        """What the brokers can do, and what the cluster does: ``transaction.version`` 2 is transactions V2.
+        """Return the supported and finalized features: ``transaction.version`` 2 is transactions V2.
 
         print((await admin.cluster.features()).finalized.get("transaction.version"))
         """

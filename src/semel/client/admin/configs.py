@@ -1,4 +1,4 @@
-"""Configs: what topics, brokers and groups are set to, and single settings changed."""
+"""Configs of topics, brokers and groups: described, and changed setting by setting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from semel.wire.messages.incremental_alter_configs import (
 
 
 class ConfigResourceType(IntEnum):
-    """What can be configured. Numbered as on the wire."""
+    """The kinds of resources that have configs, with their numbers on the wire."""
 
     TOPIC = 2
     BROKER = 4
@@ -40,7 +40,7 @@ _ASKED_OF_THEMSELVES: Final = (ConfigResourceType.BROKER, ConfigResourceType.BRO
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """Something that has settings. The functions below make the usual ones."""
+    """A resource that has settings. The class methods make the usual ones."""
 
     type: ConfigResourceType
     name: str
@@ -51,7 +51,7 @@ class ConfigResource:
 
     @property
     def broker_id(self) -> int | None:
-        """The broker that must be asked, where no other knows: about its own settings."""
+        """The broker that must be asked, because only it knows its own settings; ``None`` for all other resources."""
         is_broker = self.type in _ASKED_OF_THEMSELVES and self.name.isdecimal()
         return int(self.name) if is_broker else None
 
@@ -65,7 +65,7 @@ class ConfigResource:
 
     @classmethod
     def all_brokers(cls) -> ConfigResource:
-        """What holds for every broker that has no value of its own."""
+        """Return the resource of the defaults for brokers that have no value of their own."""
         return cls(ConfigResourceType.BROKER, "")
 
     @classmethod
@@ -79,7 +79,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting. ``value`` is ``None`` where there is none, and where it is a secret."""
+    """One setting. ``value`` is ``None`` if there is none, or if it is a secret."""
 
     name: str
     value: str | None
@@ -95,7 +95,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """What to change in one resource: see ``Configs.alter``."""
+    """The changes of one resource: see ``Configs.alter``."""
 
     values: Mapping[str, object] = field(default_factory=dict)
     append: Mapping[str, object] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class ConfigChange:
 
 
 class Configs:
-    """``admin.configs``."""
+    """``admin.configs``: describe and change settings."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
@@ -111,7 +111,7 @@ class Configs:
     async def describe(
         self, resource: ConfigResource, *, include_documentation: bool = False
     ) -> dict[str, ConfigEntry]:
-        """Every setting of something, by name, and where its value comes from.
+        """Return every setting of a resource, by name, with the source of its value.
 
         entries = await admin.configs.describe(ConfigResource.topic("orders"))
         print(entries["retention.ms"].value)
@@ -121,7 +121,7 @@ class Configs:
     async def describe_many(
         self, resources: Iterable[ConfigResource], *, include_documentation: bool = False
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """The same for many.
+        """Return the settings of many resources, as ``describe`` does for one.
 
         await admin.configs.describe_many([ConfigResource.topic("orders"), ConfigResource.broker(1)])
         """
@@ -138,7 +138,7 @@ class Configs:
     ) -> None:
         """Change single settings and leave the others alone. A value of ``None`` goes back to the default.
 
-        ``append`` and ``subtract`` put in and take out members of settings that are lists.
+        ``append`` and ``subtract`` add and remove elements of settings that are lists.
 
         await admin.configs.alter(ConfigResource.topic("orders"), {"retention.ms": 60_000, "segment.ms": None})
         """
@@ -148,7 +148,7 @@ class Configs:
     async def alter_many(
         self, changes: Mapping[ConfigResource, ConfigChange], *, validate_only: bool = False
     ) -> Results[ConfigResource, None]:
-        """The same for many: those of one resource are changed together or not at all.
+        """Change many resources, as ``alter`` does one. The changes of one resource are made together or not at all.
 
         await admin.configs.alter_many({ConfigResource.topic("orders"): ConfigChange({"retention.ms": 60_000})})
         """

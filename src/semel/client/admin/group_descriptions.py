@@ -1,4 +1,4 @@
-"""What a group is, its members and what each reads: of the classic protocol and of KIP-848's, in one shape."""
+"""Descriptions of groups and their members, in the same classes for the classic protocol and for KIP-848."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEAD: Final = "Dead"
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member, and what it reads. What only one of the protocols has is ``None`` in the other."""
+    """A member of a group and its partitions. A field that only one of the protocols has is ``None`` in the other."""
 
     member_id: str
     group_instance_id: str | None
@@ -108,7 +108,7 @@ DESCRIBE_CLASSIC: Ask[str, GroupDescription] = Ask(
 
 def _classic_outcome(group: classic.DescribedGroup) -> GroupDescription | Refusal:
     if group.group_state == _DEAD and not group.members and group.error_code == ErrorCode.NONE:
-        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND)  # Up to version 5 one that does not exist is dead, and no error.
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND)  # Up to version 5, a missing group is Dead, without an error.
     return outcome(_classic_group(group), group.error_code, group.error_message)
 
 
@@ -135,7 +135,7 @@ def _classic_group(group: classic.DescribedGroup) -> GroupDescription:
 def _reading(
     protocol_type: str, member: classic.DescribedGroupMember
 ) -> tuple[tuple[TopicPartition, ...], tuple[str, ...]]:
-    """The partitions and topics of a consumer. No broker checks these bytes, so they may be anything."""
+    """Return a consumer's partitions and topics. No broker checks these bytes, so they may be anything."""
     if protocol_type != CONSUMER_PROTOCOL_TYPE:
         return (), ()
     try:

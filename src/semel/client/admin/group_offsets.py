@@ -1,4 +1,4 @@
-"""A group's committed offsets, as asked of its coordinator."""
+"""Requests about a group's committed offsets, which its coordinator serves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from semel.wire.messages.offset_fetch import (
 _MANY_GROUPS_SINCE: Final = 8
 _STABLE_SINCE: Final = 7
 _ALL_TOPICS_SINCE: Final = 2
-# From the next version on topics have ids instead of names, and a group may have offsets of a topic that is gone.
+# From the next version on, topics have ids instead of names, and a group may have offsets of a deleted topic.
 _NAMES_UNTIL: Final = 9
 
 
@@ -46,7 +46,7 @@ def named_group(group_id: str) -> str:
 def fetch_offsets(
     partitions: Sequence[TopicPartition] | None, require_stable: bool, *, many_groups: bool = False
 ) -> Ask[str, dict[TopicPartition, OffsetAndMetadata]]:
-    """``None``: of all partitions that have one. ``many_groups``: one request for all groups of a coordinator."""
+    """Return an OffsetFetch, of all partitions if ``None``. ``many_groups``: one request for each coordinator."""
 
     def build(group_ids: Sequence[str], version: int) -> OffsetFetchRequest:
         topics = None if partitions is None else list(by_topic(partitions).items())

@@ -1,4 +1,4 @@
-"""Groups: list, describe, delete, and their committed offsets. Each is asked of its coordinator."""
+"""Groups: list, describe, delete, and their committed offsets. Each request goes to the group's coordinator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_OF_THIS_PROTOCOL: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCod
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group by name. State and type are ``None`` where the broker is too old to say them."""
+    """One group of a list. ``state`` and ``type`` are ``None`` if the broker is too old to return them."""
 
     group_id: str
     protocol_type: str
@@ -41,13 +41,13 @@ class GroupListing:
 
 
 class Groups:
-    """``admin.groups``."""
+    """``admin.groups``: list, describe and delete groups, and read and change their committed offsets."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
 
     async def list(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> tuple[GroupListing, ...]:
-        """Every group, of all coordinators, by name; only those in some states or of some types, if they are named.
+        """Return every group, of all coordinators, by name; with ``states`` or ``types`` only those that match.
 
         for group in await admin.groups.list(states=["Stable"], types=["consumer"]): print(group.group_id)
         """
@@ -57,20 +57,20 @@ class Groups:
         return tuple(groups[group_id] for group_id in sorted(groups))
 
     async def describe(self, group_id: str) -> GroupDescription:
-        """A group's state and members, of either protocol; raises GROUP_ID_NOT_FOUND if there is none.
+        """Return a group's state and members, of either protocol; raises GROUP_ID_NOT_FOUND if there is none.
 
         for member in (await admin.groups.describe("billing")).members: print(member.client_id, member.assignment)
         """
         return (await self.describe_many([group_id]))[group_id]
 
     async def describe_many(self, group_ids: Iterable[str]) -> Results[str, GroupDescription]:
-        """The same for many groups.
+        """Return the descriptions of many groups, as ``describe`` does for one.
 
         results = await admin.groups.describe_many(["billing", "reports"])
         """
         asking = self._asker.begin()
         first = await asking.many(DESCRIBE_CONSUMER, group_ids)
-        # What is not a group of the newer protocol, or has a broker without it, may be one of the older.
+        # A group that is unknown in the newer protocol, or whose broker does not have it, may be a classic one.
         others = [group_id for group_id, error in first.failed.items() if error.code in _NOT_OF_THIS_PROTOCOL]
         second = await asking.many(DESCRIBE_CLASSIC, others)
         return first.updated(second)
@@ -83,7 +83,7 @@ class Groups:
         await self._asker.one(_DELETE, group_id)
 
     async def delete_many(self, group_ids: Iterable[str]) -> Results[str, None]:
-        """The same for many groups.
+        """Delete many groups, as ``delete`` does one.
 
         (await admin.groups.delete_many(["billing", "reports"])).all()
         """
@@ -92,7 +92,7 @@ class Groups:
     async def list_offsets(
         self, group_id: str, partitions: Iterable[PartitionLike] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far a group has read, by partition; those without a committed offset are left out.
+        """Return a group's committed offsets, by partition; partitions without one are left out.
 
         ``require_stable`` waits for transactions that may still change an offset.
 
@@ -104,14 +104,14 @@ class Groups:
     async def list_offsets_many(
         self, group_ids: Iterable[str]
     ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """The same for many groups, in one request to each coordinator (Kafka 3.0; UNSUPPORTED_VERSION before).
+        """Return the offsets of many groups, one request to each coordinator (Kafka 3.0; else UNSUPPORTED_VERSION).
 
         results = await admin.groups.list_offsets_many(["billing", "reports"])
         """
         return await self._asker.many(fetch_offsets(None, False, many_groups=True), group_ids)
 
     async def alter_offsets(self, group_id: str, offsets: OffsetsLike) -> Results[TopicPartition, None]:
-        """Set how far a group has read; refused (UNKNOWN_MEMBER_ID) while the group has members.
+        """Set a group's committed offsets; refused (UNKNOWN_MEMBER_ID) while the group has members.
 
         (await admin.groups.alter_offsets("billing", {("orders", 0): 0})).all()
         """
@@ -119,7 +119,7 @@ class Groups:
         return await self._asker.many(commit_offsets(group_id, wanted), wanted)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[PartitionLike]) -> Results[TopicPartition, None]:
-        """Forget how far a group has read; refused (GROUP_SUBSCRIBED_TO_TOPIC) while members read the topic.
+        """Delete a group's committed offsets; refused (GROUP_SUBSCRIBED_TO_TOPIC) while members read the topic.
 
         (await admin.groups.delete_offsets("billing", [("orders", 0)])).all()
         """

@@ -1,8 +1,8 @@
 """Hanging transactions: open ones that no coordinator will end.
 
-A transaction hangs where a partition has it open, longer than any transaction may last, and the coordinator does not
-know that the partition belongs to one: no marker will ever come, and readers of read_committed wait at it for ever.
-These are the rules of Kafka's own tool, ``kafka-transactions.sh find-hanging`` (KIP-664).
+A transaction hangs if a partition has had it open for longer than any transaction may last, and the coordinator does
+not know that the partition belongs to a transaction: no marker will ever be written, and read_committed consumers wait
+at it for ever. These are the rules of Kafka's own tool, ``kafka-transactions.sh find-hanging`` (KIP-664).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from semel.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """An open transaction that no coordinator will end. ``transactional_id`` is ``None`` if no coordinator knows the
-    producer.
+    """An open transaction that no coordinator will end.
 
-    ``admin.transactions.abort(found.partition, start_offset=found.start_offset)`` ends it.
+    ``transactional_id`` is ``None`` if no coordinator knows the producer. ``admin.transactions.abort(found.partition,
+    start_offset=found.start_offset)`` ends it.
     """
 
     partition: TopicPartition
@@ -34,7 +34,7 @@ class HangingTransaction:
 def candidates(
     producers: Mapping[TopicPartition, Iterable[ProducerState]], *, now_ms: int, max_transaction_timeout_ms: int
 ) -> list[tuple[TopicPartition, ProducerState]]:
-    """Those open transactions in which nothing was written for longer than any may last."""
+    """Return the open transactions in which nothing was written for longer than any transaction may last."""
     return [
         (partition, state)
         for partition, states in producers.items()
@@ -49,10 +49,10 @@ def hanging(
     transactional_ids: Mapping[int, str],
     known_partitions: Mapping[str, Iterable[TopicPartition]],
 ) -> tuple[HangingTransaction, ...]:
-    """Those whose partition no coordinator counts to a transaction of this producer.
+    """Return the transactions whose partition is, for the coordinators, in no transaction of this producer.
 
     ``transactional_ids`` has the producers that coordinators know, ``known_partitions`` the partitions of each
-    transactional id; one that was forgotten meanwhile has none.
+    transactional id; an id that was forgotten meanwhile has none.
     """
     found = []
     for partition, state in open_transactions:

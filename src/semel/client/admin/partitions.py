@@ -1,4 +1,4 @@
-"""Partitions: offsets by time, records deleted from the beginning, active producers. Each is asked of its leader."""
+"""Partitions: offsets by time, deletion of records, active producers. Each request goes to the partition's leader."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ OffsetsBeforeLike: TypeAlias = (
 
 
 class OffsetSpec(IntEnum):
-    """Times that are none. Numbered as on the wire."""
+    """Special timestamps, with their numbers on the wire."""
 
     LATEST = list_offsets_message.LATEST
-    """Behind the last record; behind the last stable one, for read_committed."""
+    """The end of what can be read: the high watermark, or with read_committed the last stable offset."""
     EARLIEST = list_offsets_message.EARLIEST
-    """The first record that is left."""
+    """The first record that is still in the log."""
     MAX_TIMESTAMP = list_offsets_message.MAX_TIMESTAMP
-    """The record with the latest time."""
+    """The record with the largest timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
-    """``offset`` is ``None`` where no record is as late as what was asked for."""
+    """The offset of a timestamp. ``offset`` is ``None`` if no record has that timestamp or a later one."""
 
     offset: int | None
     timestamp: int | None
@@ -59,7 +59,7 @@ class ListedOffset:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition remembers of a producer. ``transaction_start_offset``: where its open transaction begins."""
+    """A partition's state of one producer. ``transaction_start_offset`` is where its open transaction begins."""
 
     producer_id: int
     producer_epoch: int
@@ -70,7 +70,7 @@ class ProducerState:
 
 
 class Partitions:
-    """``admin.partitions``. A partition is written as ``("orders", 0)``."""
+    """``admin.partitions``: offsets, records, producers and batches. A partition is written as ``("orders", 0)``."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
@@ -78,7 +78,7 @@ class Partitions:
     async def list_offsets(
         self, times: TimesLike, *, isolation_level: str = "read_uncommitted"
     ) -> Results[TopicPartition, ListedOffset]:
-        """The first offset of each partition that is as late as a time, or one of ``OffsetSpec``.
+        """Return the first offset of each partition at a timestamp or later, or the offset of an ``OffsetSpec``.
 
         ends = await admin.partitions.list_offsets({("orders", 0): OffsetSpec.LATEST, ("orders", 1): 1_700_000_000_000})
         """
@@ -87,10 +87,10 @@ class Partitions:
         return await self._asker.many(list_offsets(wanted, level, self._asker.request_timeout_ms), wanted)
 
     async def log_ends(self, partitions: Iterable[PartitionLike]) -> Results[TopicPartition, ListedOffset]:
-        """The log end of each partition: its leader has records up to there, replicated and synced or not.
+        """Return the log end of each partition: its leader has records up to there, replicated and synced or not.
 
-        No reader gets what stands behind the high watermark, and it may still be lost. Brokers tell the log end to
-        Kafka's debugging replica; this asks as one.
+        No consumer receives the records after the high watermark, and they may still be lost. Brokers return the log
+        end to Kafka's debugging replica, which this call claims to be.
 
         ends = await admin.partitions.log_ends([("orders", 0)])
         """
@@ -109,7 +109,7 @@ class Partitions:
     async def describe_producers(
         self, partitions: Iterable[PartitionLike]
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
-        """Who writes to each partition with numbers, and where the open transactions begin.
+        """Return the idempotent producers of each partition, and where their open transactions begin.
 
         results = await admin.partitions.describe_producers([("orders", 0)])
         """
@@ -118,9 +118,9 @@ class Partitions:
     async def read_batches(
         self, partition: PartitionLike, offset: int, *, stable_only: bool = False, max_bytes: int = BATCHES_BYTES_MAX
     ) -> RawBatches:
-        """A partition's record batches from an offset on, control batches and aborted ones included.
+        """Return a partition's record batches from an offset on, control batches and aborted ones included.
 
-        ``stable_only`` reads up to the last stable offset only, and says which transactions were aborted.
+        ``stable_only`` reads up to the last stable offset only, and returns which transactions were aborted.
 
         raw = await admin.partitions.read_batches(("orders", 0), 0)
         """
@@ -137,7 +137,7 @@ def _isolation_level(name: str) -> IsolationLevel:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions as requests have them."""
+    """Return the partitions by topic, as requests have them."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)

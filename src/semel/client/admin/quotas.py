@@ -1,4 +1,4 @@
-"""Quotas: how much users, clients and addresses may ask of the brokers."""
+"""Quotas: how much users, client ids and addresses may use of the brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semel.wire.messages import describe_client_quotas as describe
 
 
 class Quotas:
-    """``admin.quotas``. A quota has Kafka's name for what it limits, such as ``producer_byte_rate``."""
+    """``admin.quotas``: describe and change quotas, by Kafka's names, such as ``producer_byte_rate``."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
@@ -23,10 +23,9 @@ class Quotas:
     async def describe(
         self, matching: QuotaEntity | None = None, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """The quotas of the entities that match; ``Quoted.ANY`` matches every name, and nothing at all matches all
-        quotas.
+        """Return the quotas of the entities that match; without a filter, all. ``Quoted.ANY`` matches every name.
 
-        ``strict`` leaves out those that have more parts than were asked for.
+        ``strict`` leaves out entities that have more parts than the filter.
 
         quotas = await admin.quotas.describe(QuotaEntity(user=Quoted.ANY))
         """
@@ -35,7 +34,7 @@ class Quotas:
     async def alter(
         self, quotas: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> Results[QuotaEntity, None]:
-        """Set quotas, and leave those alone that are not named; ``None`` removes one.
+        """Set quotas; those that are not named stay as they are, and ``None`` removes one.
 
         (await admin.quotas.alter({QuotaEntity(user="alice"): {"producer_byte_rate": 1_000_000}})).all()
         """

@@ -1,4 +1,4 @@
-"""What comes back from a call about many things: for each of them its value or its error."""
+"""The results of a call about many things: for each of them its value or its error."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ V = TypeVar("V")
 
 
 class Results(Mapping[K, V]):
-    """A mapping that raises where there is an error: ``results[key]`` is the value, or raises what went wrong with it.
+    """A mapping that raises where there is an error: ``results[key]`` is the value, or raises the error of that key.
 
         results = await admin.topics.delete_many(["orders", "gone"])
         results.all()                # a dict of all values; raises the first error if there is one
         results.failed               # {"gone": RetriableError("UNKNOWN_TOPIC_OR_PARTITION: ...")}
         results.succeeded            # {"orders": None}
 
-    So nothing that failed can be taken for something that did not, unless the result is not looked at: ``all()`` is how
-    to look at everything at once.
+    So a failure cannot be taken for a success, unless the results are not looked at: ``all()`` checks all of them at
+    once.
     """
 
     __slots__ = ("_order", "failed", "succeeded")
@@ -37,7 +37,7 @@ class Results(Mapping[K, V]):
         return self.succeeded
 
     def updated(self, later: Results[K, V]) -> Results[K, V]:
-        """These, but what ``later`` knows counts."""
+        """Return these results, replaced by those of ``later`` where it has a key."""
         failed = {key: error for key, error in self.failed.items() if key not in later.succeeded}
         return Results(self._order, {**self.succeeded, **later.succeeded}, {**failed, **later.failed})
 

@@ -29,7 +29,7 @@ from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be created. What is ``None`` is for the broker to decide.
+    """A topic to be created. What is ``None`` is decided by the broker.
 
     ``assignments`` says which brokers have which partition, the preferred leader first: ``{0: [1, 2], 1: [2, 3]}``.
     """
@@ -69,7 +69,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """Who has a partition. ``leader`` is ``None`` while no broker leads it."""
+    """The replicas of one partition. ``leader`` is ``None`` while no broker leads it."""
 
     partition: int
     leader: int | None
@@ -88,7 +88,7 @@ class TopicDescription:
 
 
 class Topics:
-    """``admin.topics``."""
+    """``admin.topics``: create, delete, list and describe topics, and add partitions."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
@@ -103,7 +103,7 @@ class Topics:
         assignments: Mapping[int, Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> CreatedTopic:
-        """Create a topic; raises TOPIC_ALREADY_EXISTS if there is one. ``validate_only`` only says whether it could be.
+        """Create a topic; raises TOPIC_ALREADY_EXISTS if it exists. ``validate_only`` only checks whether it could be.
 
         await admin.topics.create("orders", partitions=6, configs={"cleanup.policy": "compact"})
         """
@@ -113,7 +113,7 @@ class Topics:
     async def create_many(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> Results[str, CreatedTopic]:
-        """Create topics, each for itself: what becomes of one does not depend on the others.
+        """Create topics, each independently of the others.
 
         results = await admin.topics.create_many([NewTopic("orders", 6), NewTopic("ledger", 1)])
         """
@@ -129,14 +129,14 @@ class Topics:
         (await self.delete_many([name])).all()
 
     async def delete_many(self, names: Iterable[str]) -> Results[str, None]:
-        """Delete topics, each for itself.
+        """Delete topics, each independently of the others.
 
         (await admin.topics.delete_many(["orders", "ledger"])).all()
         """
         return await self._asker.many(_delete(self._asker.request_timeout_ms), names)
 
     async def list(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
-        """Every topic, by name; the coordinators' own only if ``include_internal``.
+        """Return every topic, by name; internal topics only with ``include_internal``.
 
         for name, topic in (await admin.topics.list()).items(): print(name, topic.partitions)
         """
@@ -144,14 +144,14 @@ class Topics:
         return {topic.name: topic for topic in listed if include_internal or not topic.is_internal}
 
     async def describe(self, name: str) -> TopicDescription:
-        """A topic's partitions, their leaders and replicas; raises UNKNOWN_TOPIC_OR_PARTITION if there is none.
+        """Return a topic's partitions, their leaders and replicas; raises UNKNOWN_TOPIC_OR_PARTITION if there is none.
 
         leaders = [partition.leader for partition in (await admin.topics.describe("orders")).partitions]
         """
         return await self._asker.one(DESCRIBE_TOPIC, name)
 
     async def describe_many(self, names: Iterable[str]) -> Results[str, TopicDescription]:
-        """The same for many topics.
+        """Return the descriptions of many topics, as ``describe`` does for one.
 
         results = await admin.topics.describe_many(["orders", "ledger"])
         """
@@ -190,7 +190,7 @@ def _create(topics: Mapping[str, NewTopic], timeout_ms: int, validate_only: bool
             (topic.name, outcome(_created(topic), topic.error_code, topic.error_message)) for topic in response.topics
         ],
         name=_topic,
-        version_min=5,  # The first that says what was created.
+        version_min=5,  # The first version that returns what was created.
     )
 
 

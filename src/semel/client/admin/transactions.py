@@ -1,4 +1,4 @@
-"""Transactions: list, describe, find those that hang, and abort one of these."""
+"""Transactions: list and describe them, find hanging ones, and abort one of these."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60_000
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id, and in which state its last transaction is. ``broker_id`` coordinates it."""
+    """A transactional id and the state of its last transaction. ``broker_id`` coordinates it."""
 
     transactional_id: str
     producer_id: int
@@ -44,7 +44,10 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """``start_time_ms`` is ``None`` and ``partitions`` empty unless a transaction is open or being ended."""
+    """The transaction of a transactional id.
+
+    ``start_time_ms`` is ``None`` and ``partitions`` empty unless a transaction is open or being ended.
+    """
 
     transactional_id: str
     state: str
@@ -56,7 +59,7 @@ class TransactionDescription:
 
 
 class Transactions:
-    """``admin.transactions``."""
+    """``admin.transactions``: list and describe transactions, find hanging ones, and abort one."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
@@ -69,7 +72,7 @@ class Transactions:
         running_longer_than_ms: int | None = None,
         transactional_id_pattern: str | None = None,
     ) -> tuple[TransactionListing, ...]:
-        """Every transactional id, of all coordinators, by name; filtered, by what is given.
+        """Return every transactional id, of all coordinators, by name; with filters, only those that match.
 
         The pattern is a regular expression (RE2) for the whole id; it needs Kafka 4.1, the duration Kafka 3.8.
 
@@ -84,14 +87,14 @@ class Transactions:
         return await _listed(self._asker.begin(), request)
 
     async def describe(self, transactional_id: str) -> TransactionDescription:
-        """State, age and partitions of a transactional id; raises TRANSACTIONAL_ID_NOT_FOUND if it is unknown.
+        """Return the transaction of a transactional id; raises TRANSACTIONAL_ID_NOT_FOUND if it is unknown.
 
         print((await admin.transactions.describe("billing-1")).state)
         """
         return await self._asker.one(_DESCRIBE, transactional_id)
 
     async def describe_many(self, transactional_ids: Iterable[str]) -> Results[str, TransactionDescription]:
-        """The same for many.
+        """Return the transactions of many transactional ids, as ``describe`` does for one.
 
         results = await admin.transactions.describe_many(["billing-1", "billing-2"])
         """
@@ -104,9 +107,9 @@ class Transactions:
         broker_id: int | None = None,
         max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
     ) -> tuple[HangingTransaction, ...]:
-        """Open transactions that no coordinator will end, and that hold up readers of read_committed for ever.
+        """Return open transactions that no coordinator will end, and at which read_committed consumers wait for ever.
 
-        Looks at every partition, or at those of some topics, or at those that one broker leads. Give the brokers'
+        Checks every partition, or those of some topics, or those that one broker leads. Give the brokers'
         ``transaction.max.timeout.ms``, if it is not the default: with less, live transactions could be among them.
 
         for found in await admin.transactions.find_hanging():
@@ -149,7 +152,7 @@ class Transactions:
     ) -> None:
         """Abort one partition's open transaction: the one that begins at ``start_offset``, or that of a producer.
 
-        This goes past the coordinator, so it is only for transactions that hang: one that its coordinator still knows
+        This bypasses the coordinator, so it is only for transactions that hang: one that its coordinator still knows
         would be aborted here and might be committed elsewhere.
 
         await admin.transactions.abort(("orders", 0), start_offset=1234)

@@ -1,4 +1,4 @@
-"""Users with SCRAM passwords. A password never leaves this client: what goes over the wire is salted and hashed."""
+"""Users with SCRAM passwords. A password never leaves this client: only its salted hash is sent."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ _SALT_BYTES: Final = 32
 
 
 Credentials: TypeAlias = Mapping[ScramMechanism, int]
-"""With which mechanisms a user can log in, and how many iterations the password was hashed with."""
+"""The mechanisms that a user can log in with, and how many iterations each password was hashed with."""
 
 
 class Users:
-    """``admin.users``."""
+    """``admin.users``: list, describe, set and delete SCRAM passwords."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
 
     async def list(self) -> dict[str, Credentials]:
-        """Every user that has a SCRAM password, and for which mechanisms.
+        """Return every user that has a SCRAM password, with the mechanisms.
 
         for user, mechanisms in (await admin.users.list()).items(): print(user, list(mechanisms))
         """
         return await self._asker.one(_LIST, CLUSTER)
 
     async def describe(self, user: str) -> Credentials:
-        """For which mechanisms a user has a password; raises RESOURCE_NOT_FOUND if for none.
+        """Return the mechanisms for which a user has a password; raises RESOURCE_NOT_FOUND if there are none.
 
         iterations = (await admin.users.describe("alice"))[ScramMechanism.SCRAM_SHA_512]
         """
         return await self._asker.one(_DESCRIBE, user)
 
     async def describe_many(self, users: Iterable[str]) -> Results[str, Credentials]:
-        """The same for many users.
+        """Return the mechanisms of many users, as ``describe`` does for one.
 
         results = await admin.users.describe_many(["alice", "bob"])
         """
@@ -67,7 +67,7 @@ class Users:
         iterations: int = 8192,
         salt: bytes | None = None,
     ) -> None:
-        """Give a user a password, or another one. For both mechanisms, call it twice.
+        """Set a user's password for one mechanism. To set it for both, call this twice.
 
         await admin.users.upsert("alice", "secret", mechanism=ScramMechanism.SCRAM_SHA_256)
         """
@@ -79,7 +79,7 @@ class Users:
         await self._asker.one(_upsert(mechanism, iterations, salt, salted), user)
 
     async def delete(self, user: str, *, mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512) -> None:
-        """Take a user's password for one mechanism away; raises RESOURCE_NOT_FOUND if there is none.
+        """Delete a user's password for one mechanism; raises RESOURCE_NOT_FOUND if there is none.
 
         await admin.users.delete("alice")
         """

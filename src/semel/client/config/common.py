@@ -1,7 +1,8 @@
-"""What every client can be told: where the brokers are, and how patient to be with them.
+"""The settings that all clients share: the brokers' addresses, timeouts, backoffs and security.
 
-A setting has Kafka's name, with underscores where it is a keyword: ``Producer(bootstrap_servers=..., linger_ms=20)``.
-Values may be given as Python has them or as text; both go through the declaration, so a wrong one is refused by name.
+A setting has Kafka's name, with underscores where it is a keyword: ``Producer(bootstrap_servers=..., linger_ms=20)``. A
+value may be a Python value or text; both are checked by the setting's declaration, and the error for a wrong value
+names the setting.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ STRING, LIST = SettingType.STRING, SettingType.LIST
 
 MINUTE_MS: Final = 60_000
 
-# What Kafka's clients have and these do not, and why.
+# Kafka's client settings that do not exist here, and why.
 ABSENT: Final = {
     "sasl.": "PLAIN, SCRAM and OAUTHBEARER are spoken; see docs/client.md for their settings",
     "ssl.": "certificates and keys are PEM; see docs/client.md for their settings",
@@ -46,7 +47,7 @@ class Address(NamedTuple):
 
 
 def addresses(servers: Sequence[str]) -> tuple[Address, ...]:
-    """The addresses of brokers, ``host:port`` each. Raises SettingError."""
+    """Return the addresses of brokers, each given as ``host:port``. Raises ``SettingError``."""
     return tuple(_address(server.strip()) for server in servers if server.strip())
 
 
@@ -59,7 +60,7 @@ def _address(server: str) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """The settings that producers and consumers share."""
+    """The settings that all clients share."""
 
     bootstrap_servers: tuple[Address, ...] = declare(
         "bootstrap.servers",
@@ -126,7 +127,7 @@ class ClientConfig:
 
     security: SecurityConfig = field(default_factory=SecurityConfig)
     outages: Outages = field(default_factory=Outages, repr=False, compare=False)
-    """Its own, unless clients share one."""
+    """The outages that this client logs. It has its own, unless several clients share one."""
 
     def require_bootstrap_servers(self) -> None:
         if not self.bootstrap_servers:
@@ -135,14 +136,14 @@ class ClientConfig:
 
 CLIENT_SETTINGS: Final = (*declared_in(ClientConfig), *SECURITY_SETTINGS)
 
-# Settings that are no text.
+# Settings that are objects, not text.
 _OF_SECURITY: Final = ("sasl_oauthbearer_token_provider",)
 _OF_CLIENT: Final = ("outages",)
 OBJECTS: Final = (*_OF_SECURITY, *_OF_CLIENT)
 
 
 def read_keywords(settings: Settings, keywords: Mapping[str, object]) -> dict[str, Any]:
-    """Attributes by name, for the dataclasses that declare the settings. ``None`` means: not set."""
+    """Return the values of keywords by attribute name, for the dataclasses that declare them. ``None``: not set."""
     texts: dict[str, str] = {}
     objects = {keyword: keywords[keyword] for keyword in OBJECTS if keyword in keywords}
     for keyword, value in keywords.items():
@@ -155,7 +156,7 @@ def read_keywords(settings: Settings, keywords: Mapping[str, object]) -> dict[st
 
 
 def split(attributes: Mapping[str, Any]) -> tuple[ClientConfig, dict[str, Any]]:
-    """The settings that all clients share, as a value, and what is left."""
+    """Return the settings that all clients share, and the attributes that are left."""
     secure = {*(setting.attribute for setting in SECURITY_SETTINGS), *_OF_SECURITY}
     shared = {*(setting.attribute for setting in CLIENT_SETTINGS), *_OF_CLIENT} - secure
     client = ClientConfig(
@@ -167,7 +168,7 @@ def split(attributes: Mapping[str, Any]) -> tuple[ClientConfig, dict[str, Any]]:
 
 
 def as_text(value: object) -> str:
-    """A value as Kafka writes it: true and false in small letters, lists with commas."""
+    """Return a value as Kafka writes it: true and false in small letters, lists with commas."""
     match value:
         case bool():
             return "true" if value else "false"

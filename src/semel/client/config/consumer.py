@@ -23,14 +23,14 @@ from semel.settings import AtLeast, OneOf, SettingError, Settings, declare, decl
 
 
 class IsolationLevel(IntEnum):
-    """Whether a reader sees records of transactions that are undecided or aborted. Numbered as on the wire."""
+    """Whether a consumer receives records of open and aborted transactions. Numbered as on the wire."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class OffsetReset(StrEnum):
-    """Where to begin where there is no position, or none that the log still has."""
+    """Where a consumer starts to read if it has no position, or one that the log does not have."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -38,7 +38,7 @@ class OffsetReset(StrEnum):
 
 
 class GroupProtocol(StrEnum):
-    """Who decides about a group's partitions: one of its members, or (KIP-848) the broker."""
+    """What assigns a group's partitions: one of its members (classic), or the broker (consumer, KIP-848)."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"

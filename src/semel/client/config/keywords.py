@@ -1,8 +1,7 @@
 """The settings of the clients as keywords, for type checkers: ``Producer(ack=1)`` is found before it is run.
 
-A value may be given as Python has it, or as text; ``None`` means: not set. What is declared beside this file is what
-counts, and ``tests/unit/client/config/test_keywords.py`` holds the two together. Nothing is imported from here when a
-program runs.
+A value may be a Python value or text; ``None`` means: not set. The declarations beside this file are what counts, and
+``tests/unit/client/config/test_keywords.py`` compares both. Nothing is imported from here at run time.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Names: TypeAlias = str | list[str] | tuple[str, ...]
 
 
 class ClientSettings(TypedDict, total=False):
-    """Those that all clients share."""
+    """The settings that all clients share."""
 
     bootstrap_servers: Required[Names]
     client_id: str | None
@@ -60,7 +59,7 @@ class ClientSettings(TypedDict, total=False):
 
 
 class ProducerSettings(ClientSettings, total=False):
-    """Those of a producer."""
+    """The settings of a producer."""
 
     acks: Number | None
     enable_idempotence: Flag | None
@@ -83,7 +82,7 @@ class ProducerSettings(ClientSettings, total=False):
 
 
 class ConsumerSettings(ClientSettings, total=False):
-    """Those of a consumer."""
+    """The settings of a consumer."""
 
     isolation_level: str | None
     auto_offset_reset: str | None
@@ -110,6 +109,6 @@ class ConsumerSettings(ClientSettings, total=False):
 
 
 class AdminSettings(ClientSettings, total=False):
-    """Those of an admin client."""
+    """The settings of an admin client."""
 
     default_api_timeout_ms: Number | None

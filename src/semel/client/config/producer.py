@@ -1,7 +1,7 @@
 """The settings of a producer: Kafka 4's names and defaults, and the contradictions that are refused.
 
-The law: what was asked for is done or refused when the producer is made, never quietly weakened. Only where the user
-did not ask for idempotence do ``acks`` or ``retries`` turn it off, and then a log line says so.
+The law: a setting that was given is obeyed, or refused when the producer is made, never quietly weakened. Only if
+idempotence was not asked for do ``acks`` or ``retries`` turn it off, and then a log line says so.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 ACKS_ALL: Final = -1
 IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
-"""As many batches as a broker remembers of a producer in a partition."""
+"""The number of batches that a broker remembers of a producer in each partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class ProducerConfig:
         rule=AtLeast(1),
     )
 
-    # When it is given up
+    # When sending fails
     delivery_timeout_ms: int = declare(
         "delivery.timeout.ms",
         INT,
@@ -90,7 +90,7 @@ class ProducerConfig:
         rule=AtLeast(0),
     )
 
-    # How records travel
+    # Batches and requests
     batch_size: int = declare(
         "batch.size", INT, 16_384, "How many bytes of one partition are sent together at most.", rule=AtLeast(0)
     )
@@ -144,7 +144,7 @@ class ProducerConfig:
 
     @property
     def batch_size_max(self) -> int:
-        """No batch grows beyond what a request may hold."""
+        """The largest size of a batch: no batch is larger than a request may be."""
         return min(self.batch_size, self.max_request_size)
 
     @property
@@ -161,7 +161,7 @@ class ProducerConfig:
 
     @classmethod
     def load(cls, keywords: Mapping[str, object]) -> ProducerConfig:
-        """The settings of these keywords, or ``SettingError`` with the names that contradict each other."""
+        """Return the settings of these keywords. Raises ``SettingError`` with names that contradict each other."""
         attributes = read_keywords(PRODUCER_SETTINGS, keywords)
         asked = {name for name, value in keywords.items() if value is not None}
         client, own = split(attributes)
@@ -215,7 +215,7 @@ _IN_FLIGHT: Final = "max.in.flight.requests.per.connection"
 
 
 def _rules_out(config: ProducerConfig) -> list[tuple[str, Any, str]]:
-    """What keeps this producer from being idempotent, as (setting, value, why)."""
+    """Return what keeps this producer from being idempotent, as (setting, value, why)."""
     found: list[tuple[str, Any, str]] = []
     if config.acks != ACKS_ALL:
         found.append(("acks", config.acks, "exactly once takes acks=all"))
@@ -228,7 +228,10 @@ def _rules_out(config: ProducerConfig) -> list[tuple[str, Any, str]]:
 
 
 def _delivery_timeout_ms(config: ProducerConfig, *, asked: bool) -> int:
-    """Long enough for one request at least: a shorter one, if asked for, is refused; else it is raised."""
+    """Return delivery.timeout.ms, which must allow for one request: a value that is too short is refused.
+
+    If it was not asked for, it is raised instead.
+    """
     least = min(config.linger_ms + config.client.request_timeout_ms, INT32_MAX)
     if config.delivery_timeout_ms >= least:
         return config.delivery_timeout_ms

@@ -27,7 +27,7 @@ _CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
 _CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"
 _ALLOW_HTTP: Final = "sasl.oauthbearer.token.endpoint.allow.http"
 _LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-# Classes in Kafka that ask a token endpoint. They are never loaded: a file for Java's clients may name them.
+# Kafka's classes for token endpoints. They are never loaded: a configuration for Java's clients may name them.
 _JAVA_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
 _JAVA_HANDLERS: Final = (
     f"{_JAVA_OAUTH}.OAuthBearerLoginCallbackHandler",
@@ -40,7 +40,7 @@ _PEM: Final = "PEM"
 
 
 class ClientCredentials(NamedTuple):
-    """How this client is known to the authorization server that issues its tokens."""
+    """The credentials of this client at the authorization server that issues its tokens."""
 
     client_id: str
     client_secret: str
@@ -149,8 +149,10 @@ class SecurityConfig:
         rule=OneOf(("https", "")),
     )
     sasl_oauthbearer_token_provider: TokenProvider | None = None
-    """Called for a token whenever a connection is made, in a thread of its own, or awaited. Not text, so only as a
-    keyword."""
+    """Called for a token whenever a connection is made, in a thread of its own, or awaited.
+
+    It is not text, so it can only be given as a keyword.
+    """
 
     def __post_init__(self) -> None:
         protocol = self.security_protocol
@@ -172,7 +174,7 @@ class SecurityConfig:
         return f"<SecurityConfig {self.security_protocol.value} {self.sasl_mechanism or ''}>"
 
     def client_credentials(self) -> ClientCredentials:
-        """For the token endpoint. Raises ``SettingError`` if one is missing."""
+        """Return the credentials for the token endpoint. Raises ``SettingError`` if one is missing."""
         options = {} if self.sasl_jaas_config is None else jaas_options(self.sasl_jaas_config)
         client_id = self.sasl_oauthbearer_client_credentials_client_id or options.get("clientId")
         client_secret = self.sasl_oauthbearer_client_credentials_client_secret or options.get("clientSecret")
@@ -200,7 +202,7 @@ class SecurityConfig:
             self.client_credentials()
 
     def credentials(self) -> tuple[str, str]:
-        """User and password. Raises ``SettingError`` if one is missing."""
+        """Return user and password. Raises ``SettingError`` if one is missing."""
         options = {} if self.sasl_jaas_config is None else jaas_options(self.sasl_jaas_config)
         username = self.sasl_username if self.sasl_username is not None else options.get("username")
         password = self.sasl_password if self.sasl_password is not None else options.get("password")
@@ -217,11 +219,11 @@ class SecurityConfig:
 
 SECURITY_SETTINGS: Final = tuple(declared_in(SecurityConfig))
 PASSWORD_SETTINGS: Final = tuple(setting.name for setting in SECURITY_SETTINGS if setting.type is PASSWORD)
-"""What Kafka never shows. Certificates are among them."""
+"""The settings whose values are never shown. As in Kafka, certificates are among them."""
 
 
 def _check_url(url: str, *, allows_http: bool) -> None:
-    """Raises ``SettingError`` for an address to which no secret is sent. What it says shows no password in it."""
+    """Raise ``SettingError`` for a URL to which no secret may be sent. The message shows no password."""
     from urllib.parse import urlsplit
 
     try:

@@ -1,4 +1,4 @@
-"""The SASL mechanism that the settings of a client ask for, and where the tokens for OAUTHBEARER come from."""
+"""The SASL mechanism that the settings of a client ask for, and the source of tokens for OAUTHBEARER."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def mechanism_for(security: SecurityConfig, random: Random) -> Mechanism:
-    """Of those that need no token."""
+    """Return the mechanism of these settings, which is one that needs no token."""
     match security.sasl_mechanism:
         case "PLAIN":
             return Plain(*security.credentials())
@@ -24,7 +24,7 @@ def mechanism_for(security: SecurityConfig, random: Random) -> Mechanism:
 
 
 def token_provider(security: SecurityConfig) -> TokenProvider | None:
-    """What is called for a token; ``None`` where the mechanism needs none."""
+    """Return the function that provides tokens; ``None`` if the mechanism needs none."""
     if security.sasl_mechanism != "OAUTHBEARER":
         return None
     if security.sasl_oauthbearer_token_provider is not None:
@@ -35,7 +35,7 @@ def token_provider(security: SecurityConfig) -> TokenProvider | None:
 
 
 def check_token(token: object) -> None:
-    """Raises ``SaslError`` for what is no bearer token. Its text is not shown."""
+    """Raise ``SaslError`` if this is no bearer token. The message does not show the token."""
     if not isinstance(token, str):
         raise SaslError(f"a token is text, and this is {type(token).__name__}")
     if _TOKEN.fullmatch(token) is None:

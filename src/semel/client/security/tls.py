@@ -1,4 +1,4 @@
-"""The TLS settings of a client as Python's ``ssl`` wants them, and the network that uses them."""
+"""The TLS settings of a client as an ``ssl.SSLContext``, and the network that uses it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from semel.net.network import SystemNetwork
 
 
 def network_for(security: SecurityConfig) -> SystemNetwork:
-    """The network that a client with these settings speaks through."""
+    """Return the network that a client with these settings uses."""
     if not security.security_protocol.uses_tls:
         return SystemNetwork()
     context = tls_context(security)
@@ -18,7 +18,7 @@ def network_for(security: SecurityConfig) -> SystemNetwork:
 
 
 def tls_context(security: SecurityConfig) -> ssl.SSLContext:
-    """Raises ``SettingError`` that names the setting whose file or text cannot be used."""
+    """Return the TLS context of these settings. Raises ``SettingError`` that names what cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not security.ssl_endpoint_identification_algorithm:
@@ -30,9 +30,9 @@ def tls_context(security: SecurityConfig) -> ssl.SSLContext:
 
 
 def endpoint_tls_context(security: SecurityConfig) -> ssl.SSLContext:
-    """For the token endpoint: the system's certificates are trusted, and what ``ssl.truststore`` has.
+    """Return the TLS context for the token endpoint: it trusts the system's certificates and ``ssl.truststore``.
 
-    The name in its certificate is always looked at. Raises ``SettingError``.
+    The name in the endpoint's certificate is always checked. Raises ``SettingError``.
     """
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -1,8 +1,8 @@
-"""Tokens from an authorization server: the client-credentials grant of OAuth 2 (RFC 6749, 4.4), as Kafka's clients ask.
+"""Tokens from an authorization server: the client-credentials grant of OAuth 2 (RFC 6749, 4.4), as in Kafka's clients.
 
-The law: the secret goes to the address that was set and nowhere else (redirects are not followed, proxies not used),
-and appears in no message. A token is used until four fifths of its time have passed; while the server does not answer,
-until its end. What the server refuses is final, as a wrong password is.
+The law: the secret is sent to the address that was set and nowhere else (redirects are not followed, proxies not used),
+and appears in no message. A token is used until four fifths of its lifetime have passed; while the server does not
+answer, until its end. A refusal by the server is final, like a wrong password.
 
 A call blocks: clients make it in a thread (``drivers/tokens.py``).
 """
@@ -32,8 +32,7 @@ _LIFETIME_S_MAX: Final = 24 * 3600
 _ANSWER_BYTES_MAX: Final = 64 * 1024
 _REASON_LENGTH_MAX: Final = 200
 _OK: Final = (200, 201)
-# Of what a client has done wrong (below 500) these may be answered otherwise later; of the server's own failures, not
-# these.
+# Client errors (below 500) after which another attempt may succeed, and server errors after which none will.
 _LATER: Final = (408, 429)
 _NEVER: Final = (501, 505)
 
@@ -44,12 +43,12 @@ class Answer(NamedTuple):
 
 
 Post: TypeAlias = Callable[[Mapping[str, str], bytes], Answer]
-"""Headers and body to the token endpoint. Raises ``OSError`` when there is no answer."""
+"""Sends headers and body to the token endpoint. Raises ``OSError`` if there is no answer."""
 
 
 def token_endpoint(security: SecurityConfig) -> TokenEndpoint:
-    """The one of this process for these settings: short-lived clients, as of Spark's tasks, share its token."""
-    return _shared(security, os.getpid())  # A fork may copy a lock that is held.
+    """Return this process's endpoint for these settings: short-lived clients, as in Spark's tasks, share its token."""
+    return _shared(security, os.getpid())  # A fork may copy a held lock.
 
 
 @lru_cache(maxsize=64)
@@ -58,7 +57,10 @@ def _shared(security: SecurityConfig, pid: int) -> TokenEndpoint:
 
 
 class TokenEndpoint:
-    """Called for a token that is valid now. Raises ``SaslError`` or, for good, ``AuthorizationFailed``."""
+    """Returns a valid token when it is called.
+
+    Raises ``SaslError`` or, if a retry cannot help, ``AuthorizationFailed``.
+    """
 
     def __init__(
         self,
@@ -103,7 +105,7 @@ class TokenEndpoint:
         self._renewed_from_s = now_s + lifetime_s * _USED_SHARE
 
     def _fetched(self) -> tuple[str, float]:
-        """A new token and for how many seconds it is valid; asked again for ``sasl.login.retry.backoff.max.ms``."""
+        """Return a new token and its lifetime in seconds; retries for ``sasl.login.retry.backoff.max.ms``."""
         pause_s = self._security.sasl_login_retry_backoff_ms / 1000
         end_s = self._now_s() + self._security.sasl_login_retry_backoff_max_ms / 1000
         while True:
@@ -156,12 +158,12 @@ class TokenEndpoint:
             lifetime_s = int(lifetime_s)  # Some servers write it as text.
         if not isinstance(lifetime_s, int | float):
             expires_s = _claims(token).get("exp")
-            # Without either it is used once.
+            # Without either, the token is used once.
             lifetime_s = expires_s - int(self._wall_s()) if isinstance(expires_s, int | float) else 0
         return token, float(max(0, min(lifetime_s, _LIFETIME_S_MAX)))
 
     def _reason(self, document: Mapping[str, Any]) -> str:
-        """What the server says of a refusal, without the secret that it may repeat."""
+        """Return what the server says about a refusal, without the secret that it may repeat."""
         said = ": ".join(str(document[name]) for name in ("error", "error_description") if document.get(name))
         said = said.replace(self._credentials.client_secret, "***")
         return f", {said[:_REASON_LENGTH_MAX]!r}" if said else ""
@@ -177,7 +179,7 @@ class TokenEndpoint:
 
 
 class _Http:
-    """One request on a connection of its own. http.client follows no redirect and uses no proxy."""
+    """Sends one request on a connection of its own. http.client follows no redirect and uses no proxy."""
 
     def __init__(self, security: SecurityConfig) -> None:
         self._security = security
@@ -215,7 +217,7 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 
 def _claims(token: str) -> Mapping[str, Any]:
-    """What a JSON web token says of itself; nothing of another token."""
+    """Return the claims of a JSON web token; nothing for another token."""
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         return _document(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
