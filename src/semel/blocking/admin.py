@@ -1,7 +1,7 @@
 """``semel.blocking.Admin``: the same admin client, for threads.
 
 The asyncio client runs in a thread of its own; every call waits for its outcome there. The signatures are those of the
-asyncio calls, and a test holds them together; the words are theirs as well, copied when this is imported.
+asyncio calls, which a test checks; the docstrings are theirs as well, copied when this module is imported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Run(Protocol):
-    """What a coroutine returns, once it has."""
+    """A function that runs a coroutine and returns its result."""
 
     def __call__(self, work: Coroutine[Any, Any, T], /) -> T: ...
 
@@ -86,11 +86,11 @@ class Admin:
         return f"<blocking {repr(self._admin)[1:]}"
 
     def metrics(self) -> dict[str, float]:
-        """How much was asked and answered since this client was made: as ``semel.Admin.metrics``."""
+        """Return counts of requests and responses since this client was made, as ``semel.Admin.metrics`` does."""
         return self._admin.metrics()
 
     def close(self) -> None:
-        """Disconnect, and end the thread. Calls of other threads that are not answered yet fail."""
+        """Close all connections and end the thread. Calls of other threads that are not answered yet fail."""
         if self._thread.is_running:
             try:
                 self._thread.run(self._admin.close())

@@ -1,7 +1,7 @@
 """``semel.blocking.Consumer``: the same consumer, for threads.
 
-Its driver runs in a thread of its own. Records that are here already are taken from the machine directly, under the
-lock that the driver takes too. A listener is called in the thread that polls, so it may commit and seek.
+Its driver runs in a thread of its own. Fetched records are taken from the machine directly, under the lock that the
+driver takes too. A listener is called in the thread that polls, so it may commit and seek.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Consumer(Generic[K, V]):
     # Records
 
     def poll(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
-        """The next records, as ``semel.Consumer.poll`` gives them.
+        """Return the next records, as ``semel.Consumer.poll`` does.
 
         for record in consumer.poll(1000):
             print(record.partition, record.offset, record.value)
@@ -190,7 +190,7 @@ class Consumer(Generic[K, V]):
         return self._poll(timeout_ms, lambda: self._record_buffer.take(max_records))
 
     def poll_arrow(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> pa.Table:
-        """The next records as an Arrow table, as ``semel.Consumer.poll_arrow`` gives them.
+        """Return the next records as an Arrow table, as ``semel.Consumer.poll_arrow`` does.
 
         frame = consumer.poll_arrow(1000).to_pandas()
         """
@@ -210,7 +210,7 @@ class Consumer(Generic[K, V]):
                 else:
                     is_in_time = self._thread.run(self._group_session.wait(expires_ms))
                 taken = take()
-        self._session.runtime.wake()  # There is room now for more to be fetched.
+        self._session.runtime.wake()  # More can be fetched now.
         return taken
 
     def processing(self, record: ConsumerRecord[K, V]) -> AbstractContextManager[None]:
@@ -247,7 +247,7 @@ class Consumer(Generic[K, V]):
             if callback is not None:
                 try:
                     self._tell(callback)
-                except Exception as raised:  # The group must be left all the same.
+                except Exception as raised:  # The group must be left in any case.
                     error = raised
             elif not self._thread.run(self._group_session.wait(expires_ms, left)):
                 break

@@ -1,10 +1,10 @@
-"""The words of an asyncio class, for its blocking twin: what is said of a call holds for both, but for ``await``."""
+"""Docstrings for the blocking classes, copied from the asyncio classes without ``await``."""
 
 from __future__ import annotations
 
 
 def with_words_of(blocking: type, asynchronous: type) -> None:
-    """Document what the twin does not document itself."""
+    """Copy docstrings of a class and its public calls from its asyncio counterpart, where it has none itself."""
     if blocking.__doc__ is None:
         blocking.__doc__ = asynchronous.__doc__
     for name, call in vars(blocking).items():

@@ -1,7 +1,7 @@
 """``semel.blocking.Producer``: the same producer, for threads.
 
-Its driver runs in a thread of its own. ``send`` does not go there: it puts its record straight into the machine, under
-the lock that the driver takes too, because a hop between threads costs more than all else it does.
+Its driver runs in a thread of its own. ``send`` does not use that thread: it puts its record straight into the machine,
+under the lock that the driver takes too, because a switch between threads costs more than everything else it does.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Producer:
             future = producer.send("orders", b"{...}", key=b"customer-7")
             print(future.result().offset)
 
-        Blocks while the buffer is full. The future cannot be cancelled: the record is taken.
+        Blocks while the buffer is full. The future cannot be cancelled, because the record is accepted already.
         """
         self._thread.check()
         future: Future[RecordMetadata] = DeliveryFuture()
@@ -136,7 +136,7 @@ class Producer:
         headers: Sequence[HeadersLike] | None = None,
         timestamps: int | Sequence[int | None] | None = None,
     ) -> Future[BulkMetadata]:
-        """Send many records of one topic, as ``semel.Producer.send_many`` does. Blocks until the buffer has taken them.
+        """Send many records of one topic, as ``semel.Producer.send_many``. Blocks until the buffer has accepted them.
 
         written = producer.send_many("orders", values, keys).result()
         print(written.record_count)
@@ -145,7 +145,7 @@ class Producer:
         return self._send_bulk(self._send_queue.bulk_of_lists(topic, lists, "send_many"))
 
     def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> Future[BulkMetadata]:
-        """Send the rows of a table, as ``semel.Producer.send_arrow`` does. Blocks until the buffer has taken them.
+        """Send the rows of a table, as ``semel.Producer.send_arrow``. Blocks until the buffer has accepted them.
 
         producer.send_arrow("orders", pa.table({"value": [b"1", b"2"]})).result()
         """
@@ -167,7 +167,7 @@ class Producer:
         except SemelError:
             if self._runtime.failure is None:
                 raise
-            # What was sent has failed with it, and its future says so.
+            # The records that were sent have failed with the client, and their futures say so.
 
     def flush(self) -> None:
         self._thread.run(self._session.flush())
@@ -249,7 +249,7 @@ def send_batch(
 ) -> Future[RecordMetadata]:
     """Send a batch that was encoded elsewhere (``client.arrow.encode``), for Spark; the future is of its first record.
 
-    The topic must be known (``partitions_for``). Never blocks: the caller counts what is unsettled.
+    The topic must be known (``partitions_for``). Never blocks: the caller must limit the unsettled bytes.
     """
     producer._thread.check()
     future: Future[RecordMetadata] = DeliveryFuture()

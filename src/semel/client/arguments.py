@@ -1,7 +1,7 @@
-"""The arguments of ``send`` and ``send_many``, checked before anything is taken.
+"""Checks of the arguments of ``send`` and ``send_many``, before a record is accepted.
 
 A wrong type raises ``TypeError``, a value out of range ``ValueError``; both name the argument and what was given. What
-passed here can be encoded: a batch that is due never fails because of an argument.
+has passed can be encoded: a batch that is due never fails because of an argument.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HeadersLike: TypeAlias = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes
 
 
 TOPIC_LENGTH_MAX: Final = 249
-"""Kafka's limit. Which characters a name may have, the broker says."""
+"""Kafka's limit for the name of a topic. The broker checks which characters it has."""
 
 
 def as_topic(given: Any) -> str:
@@ -29,7 +29,7 @@ def as_topic(given: Any) -> str:
 
 
 def as_bytes(name: str, given: Any) -> bytes | None:
-    """A key or value. What holds bytes is copied, because its owner could still change it."""
+    """Return a key or value as bytes. A bytes-like object is copied, because its owner could still change it."""
     if given is None or type(given) is bytes:
         return given
     try:
@@ -76,7 +76,7 @@ def as_timestamp(given: Any, name: str = "timestamp") -> int:
 
 
 def _as_integer(name: str, given: Any, rule: str) -> int:
-    """An integer of any library, such as numpy's. A bool is none: it was meant for another argument."""
+    """Return an integer of any library, such as numpy's. A bool is refused: it was meant for another argument."""
     if not isinstance(given, bool):
         try:
             return index(given)

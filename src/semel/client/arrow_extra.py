@@ -1,4 +1,4 @@
-"""numpy and pyarrow are extras: a call that needs them says which to install, and nothing else imports them."""
+"""The imports of numpy and pyarrow, which are extras: a call that needs them says what to install."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from types import ModuleType
 
 
 def arrow_module(name: str, call: str) -> ModuleType:
-    """``semel.client.arrow.<name>``; ``ImportError`` says what to install for ``call``."""
+    """Return the module ``semel.client.arrow.<name>``. ``ImportError`` says what to install for ``call``."""
     import importlib
 
     try:

@@ -41,11 +41,11 @@ class Consumer(Generic[K, V]):
             async for record in consumer:
                 ...
 
-    Settings are Kafka's, as keywords with underscores, with Kafka's defaults. A partition begins where its group has
-    committed, or else at ``auto_offset_reset`` (latest, unless set), or where ``seek`` says. ``assignors`` are objects
-    to be offered instead of those that ``partition_assignment_strategy`` names. Keys and values are bytes, or what
-    ``key_deserializer`` and ``value_deserializer`` make of these. A consumer belongs to one event loop. With a group it
-    has a thread for its connections: it stays a member while the application blocks the loop.
+    Settings are Kafka's, as keywords with underscores, with Kafka's defaults. Reading of a partition starts where its
+    group has committed, or else at ``auto_offset_reset`` (latest, unless set), or where ``seek`` says. ``assignors``
+    are objects to be offered instead of those that ``partition_assignment_strategy`` names. Keys and values are bytes,
+    or what ``key_deserializer`` and ``value_deserializer`` return for them. A consumer belongs to one event loop. With
+    a group it has a thread for its connections: it stays a member while the application blocks the loop.
 
     For type checkers a consumer is a ``Consumer[K, V]`` of what its deserializers return, bytes without them.
     """
@@ -94,7 +94,7 @@ class Consumer(Generic[K, V]):
         return f"<{self._session}>"
 
     def metrics(self) -> dict[str, float]:
-        """What this consumer has done since it was made, under Kafka's names: see docs/client.md.
+        """Return counts and lags of this consumer since it was made, under Kafka's names: see docs/client.md.
 
         print(consumer.metrics()["records-lag-max"])
         """
@@ -116,18 +116,18 @@ class Consumer(Generic[K, V]):
         pattern: str | re.Pattern[str] | None = None,
         listener: object | None = None,
     ) -> None:
-        """Share these topics with the other members of the group, or all whose whole name matches the pattern.
+        """Subscribe to topics, or to all whose whole name matches a pattern, as a member of the group.
 
             consumer.subscribe(["orders"], listener=listener)
             consumer.subscribe(pattern="orders-.*")
 
-        The first ``poll`` joins the group. ``listener`` is told when partitions come and go: see ``RebalanceListener``.
-        Subscribing again replaces what was subscribed to.
+        The first ``poll`` joins the group. ``listener`` is called when partitions are assigned or revoked: see
+        ``RebalanceListener``. Subscribing again replaces the subscription.
         """
         self._session.subscribe(topics, pattern, listener)
 
     async def unsubscribe(self) -> None:
-        """Give up all partitions, as for a rebalance, and leave the group. Also takes back ``assign``.
+        """Revoke all partitions, as for a rebalance, and leave the group. This also ends ``assign``.
 
         await consumer.unsubscribe()
         """
@@ -142,72 +142,72 @@ class Consumer(Generic[K, V]):
         return self._session.assignment
 
     def seek(self, partition: PartitionLike, offset: int) -> None:
-        """Read on from this offset.
+        """Continue to read at this offset.
 
         consumer.seek(("orders", 0), 42)
         """
         self._session.seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: PartitionLike) -> None:
-        """Read on from the first record that is left; all partitions if none is named.
+        """Continue to read at the first record that is still in the log; all partitions if none is named.
 
         consumer.seek_to_beginning()
         """
         self._session.seek_to_beginning(*partitions)
 
     def seek_to_end(self, *partitions: PartitionLike) -> None:
-        """Read on behind the last record; behind the last stable one, for read_committed.
+        """Continue to read behind the last record; for read_committed, at the last stable offset.
 
         consumer.seek_to_end(("orders", 0))
         """
         self._session.seek_to_end(*partitions)
 
     def seek_to_time(self, timestamp: int, *partitions: PartitionLike) -> None:
-        """Read on from the first record that is as late as this, in milliseconds since 1970; else from the end.
+        """Continue to read at the first record with this timestamp (ms since 1970) or a later one, or else at the end.
 
         consumer.seek_to_time(1_700_000_000_000)
         """
         self._session.seek_to_time(timestamp, *partitions)
 
     def pause(self, *partitions: PartitionLike) -> None:
-        """Hand out nothing of these until ``resume``.
+        """Return no records of these partitions until ``resume``.
 
         consumer.pause(("orders", 0))
         """
         self._session.pause(*partitions)
 
     def resume(self, *partitions: PartitionLike) -> None:
-        """Hand out what was paused; what it holds already comes first.
+        """Return records of paused partitions again; those that were fetched before come first.
 
         consumer.resume(("orders", 0))
         """
         self._session.resume(*partitions)
 
     async def position(self, partition: PartitionLike) -> int:
-        """The offset of the next record that will be handed out.
+        """Return the offset of the next record that ``poll`` will return.
 
         offset = await consumer.position(("orders", 0))
         """
         return await self._session.position(partition)
 
     async def lag(self, partition: PartitionLike) -> int:
-        """How many offsets lie between the position and the end of what can be read; zero once all of it was.
+        """Return how many offsets lie between the position and the end of what can be read; 0 once all of it was read.
 
             behind = await consumer.lag(("orders", 0))
 
-        For read_committed that end is the last stable offset. It is as of the last fetch that brought news.
+        For read_committed that end is the last stable offset. It is as of the last Fetch response that brought news.
         """
         return await self._session.lag(partition)
 
     async def beginning_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
-        """The offset of the first record that is left, or would be.
+        """Return the offset of the first record of each partition, or of its next record if it has none.
 
         first = (await consumer.beginning_offsets([("orders", 0)]))["orders", 0]
         """
         return await self._session.beginning_offsets(partitions)
 
     async def end_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
-        """The offset behind the last record that can be read; for read_committed, the last stable offset.
+        """Return the offset behind the last record that can be read; for read_committed, the last stable offset.
 
         end = (await consumer.end_offsets([("orders", 0)]))["orders", 0]
         """
@@ -216,14 +216,14 @@ class Consumer(Generic[K, V]):
     async def offsets_for_times(
         self, timestamps: Mapping[PartitionLike, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition that is as late as the timestamp; ``None`` where there is none.
+        """Return each partition's first offset with this timestamp or a later one; ``None`` where there is none.
 
         found = await consumer.offsets_for_times({("orders", 0): 1_700_000_000_000})
         """
         return await self._session.offsets_for_times(timestamps)
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has. Asking may create it, unless ``allow_auto_create_topics`` is off.
+        """Return how many partitions a topic has. This may create it, unless ``allow_auto_create_topics`` is off.
 
         count = await consumer.partitions_for("orders")
         """
@@ -232,18 +232,18 @@ class Consumer(Generic[K, V]):
     # Offsets of the group
 
     async def commit(self, offsets: OffsetsLike | None = None) -> None:
-        """Commit these, or how far all partitions were read, and wait until it is done.
+        """Commit these offsets, or by default the positions of all partitions, and wait until it is done.
 
             await consumer.commit()
             await consumer.commit({("orders", 0): record.offset + 1})
 
-        ``AbortableError``: the group has gone on without this member, and others have its partitions.
-        ``RetriableError``: it is about to; poll, and see what is left.
+        ``AbortableError``: the group has gone on without this member, and other members have its partitions.
+        ``RetriableError``: it is about to; poll, and see which partitions are left.
         """
         await self._session.commit(offsets)
 
     def commit_async(self, offsets: OffsetsLike | None = None) -> asyncio.Future[None]:
-        """The same without waiting. Commits are sent in the order they were asked for.
+        """Commit as ``commit`` does, without waiting. Commits are sent in the order of the calls.
 
         consumer.commit_async().add_done_callback(told)
         """
@@ -251,21 +251,21 @@ class Consumer(Generic[K, V]):
         return driver.future_of(self._session.begin_commit(offsets))
 
     async def committed(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; ``None`` where that is nothing. Waits for undecided transactions.
+        """Return the group's committed offsets; ``None`` where there is none. Waits for open transactions.
 
         found = await consumer.committed([("orders", 0)])
         """
         return await self._session.committed(partitions)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this member is now, for ``producer.send_offsets``: a member that was replaced is refused with it.
+        """Return this member's identity for ``producer.send_offsets``, by which a replaced member is refused.
 
         await producer.send_offsets(offsets, consumer.group_metadata())
         """
         return self._session.group_metadata()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far each partition was read: what ``commit`` would commit now.
+        """Return the position of each partition: what ``commit`` would commit now.
 
         for partition, reached in consumer.positions().items():
             print(partition, reached.offset)
@@ -273,7 +273,7 @@ class Consumer(Generic[K, V]):
         return self._session.positions()
 
     def rewind(self) -> None:
-        """Read again from what was committed last: what came after it was not done.
+        """Go back to what was committed last: the records behind it are returned again.
 
         consumer.rewind()
         """
@@ -284,14 +284,14 @@ class Consumer(Generic[K, V]):
     async def poll(
         self, timeout_ms: float | None = None, *, max_records: int | None = None
     ) -> list[ConsumerRecord[K, V]]:
-        """The next records, in order within each partition; those of one partition stand together.
+        """Return the next records, in order within each partition; those of one partition are adjacent.
 
             for record in await consumer.poll(1000):
                 print(record.partition, record.offset, record.value)
 
-        Waits until there is one, up to ``timeout_ms`` (for ever if that is ``None``); then what there is, up to
+        Waits for a record, up to ``timeout_ms`` (for ever if that is ``None``); then returns what was fetched, up to
         ``max_records`` (``max_poll_records``). An empty list: there was none in time. ``DeserializationError``: a
-        deserializer raised; the position stays before that record, and ``seek`` passes over it.
+        deserializer raised; the position stays before that record, and ``seek`` can skip it.
         """
         spans = self._session.spans
         if spans is None:
@@ -305,14 +305,14 @@ class Consumer(Generic[K, V]):
         return await self._poll(timeout_ms, lambda: self._record_buffer.take(max_records))
 
     async def poll_arrow(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> pa.Table:
-        """The same as an Arrow table, decoded by the column (with pyarrow: ``semel[arrow]``).
+        """Return the next records as an Arrow table, decoded column by column (with pyarrow: ``semel[arrow]``).
 
             table = await consumer.poll_arrow(1000)
             frame = table.to_pandas()
 
         Columns: ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestamp_type`` (0: its producer's, 1: the
-        broker's), ``key``, ``value``, ``headers``. Without ``max_records`` it is all that is here, which
-        ``fetch_max_bytes`` bounds. No rows: there was nothing in time. Deserializers are not asked.
+        broker's), ``key``, ``value``, ``headers``. Without ``max_records`` it is all that was fetched, which
+        ``fetch_max_bytes`` limits. No rows: there was no record in time. Deserializers are not used.
         """
         arrow_module("tables", "poll_arrow")
         return await self._poll(timeout_ms, lambda: self._record_buffer.take_table(max_records))
@@ -328,11 +328,11 @@ class Consumer(Generic[K, V]):
                 await self._tell(callback)
             elif len(taken) or not await self._group_session.wait(expires_ms):
                 break
-        driver.wake()  # There is room now for more to be fetched.
+        driver.wake()  # More can be fetched now.
         return taken
 
     def processing(self, record: ConsumerRecord[K, V]) -> AbstractContextManager[None]:
-        """With OpenTelemetry, a span for the processing of one record, which links to the one that sent it.
+        """Return a context: with OpenTelemetry, a span for processing one record, linked to the span that sent it.
 
             for record in await consumer.poll(1000):
                 with consumer.processing(record):
@@ -357,11 +357,11 @@ class Consumer(Generic[K, V]):
     # The end
 
     async def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
-        """Commit, if the consumer commits by itself, tell the listener, leave the group, and disconnect.
+        """Commit, if the consumer commits automatically, call the listener, leave the group, and disconnect.
 
             await consumer.close(timeout_ms=5000)
 
-        A static member does not leave: its partitions wait for it. What takes longer than ``timeout_ms`` is left.
+        A static member does not leave: its partitions wait for it. What takes longer than ``timeout_ms`` is skipped.
         """
         if self._runtime.failure is not None:
             await self._session.disconnect()
@@ -388,7 +388,7 @@ class Consumer(Generic[K, V]):
             if callback is not None:
                 try:
                     await self._tell(callback)
-                except Exception as raised:  # The group must be left all the same.
+                except Exception as raised:  # The group must be left in any case.
                     error = raised
             elif not await self._group_session.wait(expires_ms, left):
                 break

@@ -1,4 +1,4 @@
-"""One consumer, behind ``semel.Consumer`` and ``semel.blocking.Consumer``: what both of them need.
+"""What ``semel.Consumer`` and ``semel.blocking.Consumer`` have in common.
 
 Calls that do not wait change the machine here, under its guard. Calls that wait are coroutines: the asyncio class
 awaits them, the blocking class runs them in its thread. Each class has its own loop around ``group_session`` for
@@ -44,7 +44,10 @@ CLOSE_TIMEOUT_MS: Final = 30_000
 
 
 class ConsumerSession:
-    """``guard`` is the lock of a blocking consumer, whose threads use the machine beside its driver."""
+    """A consumer's machine with its runtime, its group and its buffer of fetched records.
+
+    ``guard`` is the lock of a blocking consumer, whose threads use the machine beside its driver.
+    """
 
     def __init__(
         self,
@@ -72,8 +75,8 @@ class ConsumerSession:
             network=network or network_for(config.client.security),
             clock=clock or SystemClock(),
             guard=guard,
-            # A member has to be heard while the application blocks its loop. Where time and network are handed in,
-            # they belong to one loop; a guard says that the consumer is in a thread of its own already.
+            # A member must send heartbeats while the application blocks its loop. A clock or network that is given
+            # belongs to one loop; a guard means that the consumer is in a thread of its own already.
             own_thread=config.group_id is not None and network is None and clock is None and guard is None,
         )
         self.clock = self.runtime.clock
@@ -94,7 +97,7 @@ class ConsumerSession:
         self.runtime.running()
 
     async def disconnect(self) -> None:
-        """End at once, as a process that is killed would."""
+        """Close at once, without committing and without leaving the group."""
         await self.runtime.shut()
 
     def metrics(self) -> dict[str, float]:
@@ -220,18 +223,18 @@ class ConsumerSession:
         return self._deserializers.exist
 
     def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far each partition was read, without what is known to be committed."""
+        """Return the positions that are not known to be committed."""
         with self._guard:
             return self.machine.the_group("unsettled").unsettled()
 
     def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """A transaction has committed these."""
+        """Note that a transaction has committed these offsets."""
         with self._guard:
             self.machine.settled(offsets)
 
     @property
     def has_lost_work(self) -> bool:
-        """Whether partitions were taken away since something was read that is not committed yet."""
+        """Whether partitions were lost since records were returned whose offsets are not committed yet."""
         with self._guard:
             return self.machine.has_lost_work
 
@@ -239,9 +242,10 @@ class ConsumerSession:
 
     @property
     def _guard(self) -> AbstractContextManager[Any]:
-        """Raises after a fork: the thread that may have held the lock stayed behind, and would never release it.
+        """The lock of the machine, after checks.
 
-        It raises, too, once the client has failed: there is no telling what its machine would do.
+        Raises after a fork: the lock may be held by a thread that the child does not have, and would never be released.
+        Raises, too, once the client has failed, because its machine may be in any state.
         """
         self.runtime.check_process()
         self.runtime.check_failure()

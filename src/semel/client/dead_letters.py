@@ -1,13 +1,13 @@
 """Dead letters: records whose processing raised, sent to a topic of their own in the transaction that read them.
 
 The law: the transaction has all outputs of a record, or its dead letter and none of its outputs. So outputs are checked
-when they are given, where their mistakes can still be laid to the record, and taken when its processing has ended.
+when they are given, where a wrong one still counts as an error of the record, and sent when its processing has ended.
 
 A record may be tried several times before it is a dead letter, in the same transaction: each attempt begins without the
 outputs of the one before.
 
-A client's own errors are not the record's: a transaction that failed, a producer that was fenced. They are raised on,
-and the transaction is aborted.
+Errors of the client itself are not errors of the record: a transaction that failed, a producer that was fenced. They
+are raised, and the transaction is aborted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Raised: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
 
 class Output:
-    """What the processing of one record sends. Nothing of it is sent before the processing has ended well.
+    """Collects what the processing of one record sends. Nothing is sent before the processing has succeeded.
 
     ``attempt`` counts the attempts at this record, from 1.
     """
@@ -59,7 +59,7 @@ class Output:
         headers: HeadersLike = (),
         timestamp: int | None = None,
     ) -> None:
-        """As ``Producer.send``, but for the future: the transaction tells whether it was written.
+        """Send a record as ``Producer.send`` does, but without a future: the commit tells whether it was written.
 
         output.send("invoices", b"{...}", key=record.key)
         """
@@ -71,10 +71,10 @@ class Output:
 
 
 class Processing(AbstractContextManager[Output]):
-    """The processing of one record: ``with producer.processing(record) as output``. Or one attempt at it, of several.
+    """The processing of one record, or one of several attempts at it: ``with producer.processing(record) as output``.
 
-    ``send`` takes a record that the queue has prepared. ``on`` says which exceptions make the record a dead letter, if
-    this is the last attempt.
+    ``send`` is called with records that the queue has prepared. ``on`` are the exceptions that make the record a dead
+    letter, if this is the last attempt.
     """
 
     def __init__(
@@ -112,11 +112,12 @@ class Processing(AbstractContextManager[Output]):
         try:
             return self._ended(error)
         finally:
-            # Behind what is sent, so that the outputs are its children. It is told of an error that goes no further.
+            # After the outputs are sent, so that their spans are its children. It also records an error that is
+            # suppressed here.
             self._span.__exit__(kind, error, traceback)
 
     def _ended(self, error: BaseException | None) -> bool:
-        """Send what is to be sent. Returns whether the error goes no further."""
+        """Send the outputs, or the dead letter. Returns whether the error is suppressed."""
         outputs = self._output.taken()
         self.has_ended = True
         if error is None:
@@ -132,7 +133,7 @@ class Processing(AbstractContextManager[Output]):
         return True
 
     def _letter(self, error: Exception) -> ProducerRecord:
-        """The record as it was read, with the reason; without what makes it too large to be sent."""
+        """Return the record as it was read, with the reason, and without what makes it too large to be sent."""
         record, told = self._record, _told(self._record, error, self._attempt)
         whole = ProducerRecord(
             self._topic,
@@ -151,7 +152,7 @@ class Processing(AbstractContextManager[Output]):
 
 
 def attempts_at(attempt_number: Callable[[int], Processing], count: int) -> Iterator[Processing]:
-    """Attempts at one record, up to ``count``, until one of them has settled it."""
+    """Yield attempts at one record, up to ``count``, until one of them has settled it."""
     for number in range(1, count + 1):
         attempt = attempt_number(number)
         yield attempt
@@ -162,7 +163,7 @@ def attempts_at(attempt_number: Callable[[int], Processing], count: int) -> Iter
 
 
 def _is_the_clients(error: Exception) -> bool:
-    """An output that is too large is the record's: nothing of it was taken."""
+    """Whether an error is the client's own. An output that is too large is the record's error: nothing was sent."""
     is_too_large = isinstance(error, KafkaError) and error.code is ErrorCode.MESSAGE_TOO_LARGE
     return isinstance(error, SemelError) and not is_too_large
 

@@ -17,12 +17,13 @@ from semel.errors import KafkaError
 log = logging.getLogger(__name__)
 
 _CANCELLED: Final = (asyncio.InvalidStateError, concurrent.futures.InvalidStateError)
-# Of a tuple. A named tuple's own way to be made is a function in Python, and this is called for every record.
+# Makes a ``RecordMetadata`` of a tuple. A named tuple's own constructor is a Python function, and this is called for
+# every record.
 _metadata: Final = partial(tuple.__new__, RecordMetadata)
 
 
 class Delivery(Protocol):
-    """What asyncio's futures and those of threads have in common."""
+    """The methods that asyncio's futures and those of threads have in common."""
 
     def done(self) -> bool: ...
 
@@ -32,7 +33,7 @@ class Delivery(Protocol):
 
 
 def settle(settlement: Settlement) -> None:
-    """Tell the senders of these records. One whose owner has cancelled is left alone; its record was sent anyway."""
+    """Settle the futures of these records. A cancelled future is left alone; its record was sent anyway."""
     topic, partition, deliveries, timestamps, outcome, bulk_count = settlement
     if isinstance(outcome, Acknowledged):
         if bulk_count is not None:
@@ -43,8 +44,8 @@ def settle(settlement: Settlement) -> None:
         count = len(deliveries)
         offsets = repeat(None, count) if base_offset is None else range(base_offset, base_offset + count)
         times_ms = timestamps if append_time_ms is None else repeat(append_time_ms)
-        # They are taken out one by one: a future without a reference is gone before the next one is told, instead of
-        # being there, together with thousands of others, for the garbage collector to look at.
+        # The deliveries are taken out one by one: a future without a reference is freed before the next one is settled.
+        # Otherwise thousands of them would exist together, and the garbage collector would look at each.
         deliveries.reverse()
         next_delivery = deliveries.pop
         for written in map(_metadata, zip(repeat(topic), repeat(partition), offsets, times_ms, strict=False)):
@@ -54,7 +55,7 @@ def settle(settlement: Settlement) -> None:
             except _CANCELLED:
                 continue
             except BaseException:
-                deliveries.append(delivery)  # It is not told yet.
+                deliveries.append(delivery)  # It is not settled yet.
                 raise
         return
     for delivery in deliveries:
@@ -71,7 +72,7 @@ def fail(delivery: Delivery, error: Exception) -> None:
 
 
 def give_up(deliveries: Iterable[Any], error: Exception) -> None:
-    """Fail all of these at once, whatever they have heard before. One that stands for many records fails as a whole."""
+    """Fail all of these, whatever they have received before. A delivery of many records fails as a whole."""
     for delivery in {id(one): one for one in deliveries}.values():
         fail(delivery.whole if isinstance(delivery, BulkDelivery | BatchDelivery) else delivery, error)
 
@@ -122,7 +123,7 @@ class BulkDelivery:
 
 
 class BatchDelivery:
-    """One future for a batch that was encoded elsewhere: it tells of the first record, when all are settled."""
+    """One future for a batch that was encoded elsewhere: the metadata of its first record, once all are settled."""
 
     def __init__(self, delivery: Delivery, record_count: int) -> None:
         self.whole = delivery

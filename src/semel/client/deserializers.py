@@ -1,7 +1,7 @@
-"""From the bytes of keys and values to what an application wants to have.
+"""Deserializers: from the bytes of keys and values to the objects of an application.
 
-The law: a record that cannot be deserialized is neither lost nor passed over. Those before it are handed out, the
-position stays before it, and the next poll says which it is.
+The law: a record that cannot be deserialized is neither lost nor skipped. The records before it are returned, the
+position stays before it, and the next poll raises an error that names it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from semel.types import TopicPartition
 T = TypeVar("T")
 
 Deserializer: TypeAlias = Callable[[bytes], T]
-"""Of the bytes of a key or value, what they mean. Null passes no deserializer: it stays ``None``."""
+"""Returns the object for the bytes of a key or value. It is not called for null, which stays ``None``."""
 
 
 class DeserializationError(SemelError):
-    """A deserializer raised; what it raised is the ``__cause__``.
+    """A deserializer raised; its exception is the ``__cause__``.
 
-    ``partition`` and ``offset`` say for which record. To pass over it, ``seek`` to the next.
+    ``partition`` and ``offset`` name the record. To skip it, ``seek`` to the next offset.
     """
 
     def __init__(self, partition: TopicPartition, offset: int, cause: Exception) -> None:
@@ -44,7 +44,7 @@ class Deserializers:
     def applied(
         self, records: Sequence[ConsumerRecord], seek: Callable[[TopicPartition, int], None]
     ) -> list[ConsumerRecord[Any, Any]]:
-        """The records, up to the first that cannot be; ``seek`` takes back that one and those behind it."""
+        """Return the records, up to the first that fails; ``seek`` puts back that one and those behind it."""
         done: list[ConsumerRecord[Any, Any]] = []
         for index, record in enumerate(records):
             try:

@@ -1,7 +1,7 @@
-"""An application and its group: it comes for records, waits, is told what has changed, and leaves.
+"""The steps of an application in its group: it polls, waits for records, runs callbacks, and leaves.
 
-These are the steps. How to wait between them, and how to call a listener, each kind of consumer knows itself: one
-awaits, the other blocks its thread.
+How to wait between the steps, and how to call a listener, is decided by each kind of consumer: one awaits, the other
+blocks its thread.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class GroupSession:
         self._machine = runtime.machine
         self._clock, self._guard = runtime.clock, runtime.guard
         self._teller: object | None = None
-        """The task or thread that is telling the listener something."""
+        """The task or thread that is calling the listener now."""
         self.listener: object | None = None
 
-    # Coming for records
+    # Polling
 
     def require_partitions(self) -> None:
         self.refuse_in_listener("poll")
@@ -36,12 +36,12 @@ class GroupSession:
             )
 
     def visit(self) -> bool:
-        """The application is here. Says whether that is news for the group. The guard is held."""
+        """Note that the application polls. Returns whether the driver must be woken for it. The guard must be held."""
         group = self._machine.group
         return group is not None and group.visit(self._clock.monotonic_ms())
 
     async def wait(self, expires_ms: float, until: Promise[None] | None = None) -> bool:
-        """Wait until there are records, an error, or something to tell the listener. ``False``: not in time.
+        """Wait until there are records, an error, or a callback to run. ``False``: none of these in time.
 
         ``until`` is settled by another thread, perhaps just now: then there is nothing left to wait for.
         """
@@ -57,7 +57,8 @@ class GroupSession:
                 group.attend(self._clock.monotonic_ms())
             readable = self._machine.readable()
             if group is not None:
-                # Then it is the application's turn. While its loop is blocked it stays away, although it still waits.
+                # From here the application has to process records. While its loop is blocked it does not count as
+                # polling.
                 readable.then(lambda _: group.depart(self._clock.monotonic_ms()))
         try:
             await driver.wait(readable, timeout_ms=None if timeout_ms == NEVER else timeout_ms)
@@ -71,14 +72,14 @@ class GroupSession:
                         group.depart(self._clock.monotonic_ms())
         return True
 
-    # What the listener is told
+    # Callbacks of the rebalance listener
 
     @property
     def is_telling(self) -> bool:
         return self._teller is not None
 
     def due(self) -> Callback | None:
-        """What the listener has to be told now. The caller must tell it, and then call ``told``."""
+        """Return the callback that is due now. The caller must run it, and then call ``told``."""
         with self._guard:
             callback = self._machine.due(self._clock.monotonic_ms())
         if callback is not None:
@@ -86,7 +87,7 @@ class GroupSession:
         return callback
 
     def told(self, callback: Callback) -> None:
-        """The listener was told."""
+        """Finish a callback that has run."""
         self._teller = None
         with self._guard:
             self._machine.told(callback, self._clock.monotonic_ms())
@@ -99,7 +100,7 @@ class GroupSession:
     # Leaving
 
     def begin_leaving(self, reason: str) -> Promise[None]:
-        """What ``unsubscribe`` and ``close`` begin with; then ``due`` has to be served until it is settled."""
+        """Begin ``unsubscribe`` or ``close``. The caller must serve ``due`` until the promise is settled."""
         self.refuse_in_listener("leave the group")
         with self._guard:
             promise = self._machine.leave(reason, self._clock.monotonic_ms())

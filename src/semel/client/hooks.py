@@ -1,7 +1,8 @@
-"""What an application hangs onto a producer: serializers, a look at every record before it is sent, word of its end.
+"""The hooks of a producer: serializers, ``on_send`` before a record is sent, ``on_acknowledgement`` for its outcome.
 
-The order for a record: ``on_send``, then the serializers, then the partition is chosen, then it is taken. What one of
-them raises, ``send`` raises, and nothing is taken. ``None`` is Kafka's null and passes no serializer.
+The order for a record: ``on_send``, then the serializers, then the partition is chosen, then the record is accepted. If
+one of them raises, ``send`` raises that and accepts nothing. ``None`` is Kafka's null; serializers are not called for
+it.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from semel.errors import StateError
 log = logging.getLogger(__name__)
 
 Serializer: TypeAlias = Callable[[Any], bytes | None]
-"""Of a key or value, its bytes."""
+"""Returns the bytes of a key or value."""
 
 OnSend: TypeAlias = Callable[[ProducerRecord], ProducerRecord]
-"""Of a record, the record that is to be sent instead of it; often the same."""
+"""Returns the record that is to be sent instead of the given one; often the same."""
 
 OnAcknowledgement: TypeAlias = Callable[[RecordMetadata | BulkMetadata | None, Exception | None], None]
-"""Told where a record, or a bulk of them, was written; or why it was not."""
+"""Called with where a record, or a bulk of them, was written; or with the error."""
 
 
 class Lists(NamedTuple):
@@ -51,7 +52,7 @@ class Hooks:
         return self.on_send is not None or self.key_serializer is not None or self.value_serializer is not None
 
     def prepare(self, record: ProducerRecord) -> ProducerRecord:
-        """The record as it is to be sent, in bytes."""
+        """Return the record as it is to be sent, in bytes."""
         if self.on_send is not None:
             record = self.on_send(record)
             if not isinstance(record, ProducerRecord):
@@ -61,7 +62,7 @@ class Hooks:
         )
 
     def prepare_many(self, topic: str, lists: Lists) -> Lists:
-        """The same for lists. They stay columns unless ``on_send`` wants to see records."""
+        """Return lists as they are to be sent. They stay columns unless ``on_send`` has to see records."""
         if self.on_send is not None:
             lists = self._shown(topic, lists)
         values, keys = lists.values, lists.keys
@@ -73,7 +74,7 @@ class Hooks:
         return lists._replace(values=values, keys=keys, headers=headers)
 
     def refuse_table(self) -> None:
-        """A table is sent as it is. Were a hook passed over in silence, what it was for would not happen."""
+        """Raise if there is ``on_send``: a table is sent as it is, and the hook would be skipped without notice."""
         if self.on_send is not None:
             raise StateError("send_arrow: this producer has on_send, which sees records and no tables: use send_many")
 
@@ -107,7 +108,7 @@ class Hooks:
 
 
 class Acknowledging:
-    """A delivery that tells a hook first. The hook hears of records whose future was cancelled, too."""
+    """A delivery that calls a hook first, also for a record whose future was cancelled."""
 
     __slots__ = ("_hook", "whole")
 

@@ -1,4 +1,4 @@
-"""What callers may write for partitions, offsets and groups, and what it means."""
+"""The forms in which callers may give partitions, offsets and groups, and their conversion."""
 
 from __future__ import annotations
 

@@ -49,10 +49,10 @@ class Producer:
                 producer.send("invoices", invoice)
                 producer.send("ledger", entry)
 
-    ``partitioner`` is a function of (topic, key, value, partition count) that gives the partition. Keys and values are
-    bytes, or what ``key_serializer`` and ``value_serializer`` make bytes of; ``on_send`` sees, and may change, every
-    record before that; ``on_acknowledgement`` is told where it was written, or why not: see docs/client.md.
-    ``network``, ``clock`` and ``random`` are for simulations. A producer belongs to one event loop.
+    ``partitioner`` is a function of (topic, key, value, partition count) that returns the partition. Keys and values
+    are bytes, or what ``key_serializer`` and ``value_serializer`` turn into bytes; ``on_send`` sees, and may change,
+    every record before that; ``on_acknowledgement`` is called with where it was written, or why not: see
+    docs/client.md. ``network``, ``clock`` and ``random`` are for simulations. A producer belongs to one event loop.
     """
 
     def __init__(
@@ -120,8 +120,8 @@ class Producer:
             written = await producer.send("orders", b"{...}", key=b"customer-7", headers={"trace": b"1"})
             print(written.partition, written.offset)
 
-        The record is taken at once, and sent together with others. If the buffer is full it waits for room, up to
-        ``max_block_ms``; a sender that awaits nothing should await ``drain`` now and then. Cancelling the future does
+        The record is accepted at once, and sent together with others. If the buffer is full it waits for room, up to
+        ``max_block_ms``; a caller that awaits nothing should await ``drain`` now and then. Cancelling the future does
         not take the record back.
         """
         future: asyncio.Future[RecordMetadata] = (self._runtime.driver or self._runtime.running()).create_future()
@@ -144,10 +144,10 @@ class Producer:
             written = await producer.send_many("orders", values, keys)
             print(written.record_count, {number: part.last_offset for number, part in written.partitions.items()})
 
-        They are written as if each had been sent alone, in the same order, and with the same promises; but they are
-        encoded by the column (with pyarrow: ``semel[arrow]``), which takes a fraction of the time. One ``partition`` or
-        ``timestamps`` stands for all records. They leave as the buffer has room; a caller that sends more meanwhile
-        waits in line behind them. If a record fails the future fails, and says how many were written.
+        They are written as if each had been sent alone, in the same order, and with the same guarantees; but they are
+        encoded column by column (with pyarrow: ``semel[arrow]``), which takes a fraction of the time. One ``partition``
+        or ``timestamps`` is used for all records. They are sent as the buffer has room; what is sent meanwhile waits
+        behind them. If a record fails, the future fails, and its error says how many were written.
         """
         lists = Lists(values, keys, partition, headers, timestamps)
         return self._send_bulk(self._send_queue.bulk_of_lists(topic, lists, "send_many"))
@@ -158,8 +158,8 @@ class Producer:
             table = pa.table({"key": ["a", "b"], "value": [b"1", b"2"]})
             await producer.send_arrow("orders", table)
 
-        More columns it may have: ``headers`` (a list of structs of key and value, or a map), ``partition``,
-        ``timestamp`` (of Arrow's type, or milliseconds). Null means: not given. Serializers are not asked.
+        It may have more columns: ``headers`` (a list of structs of key and value, or a map), ``partition``,
+        ``timestamp`` (of Arrow's type, or milliseconds). Null means: not given. Serializers are not used.
         """
         return self._send_bulk(self._send_queue.bulk_of_table(topic, table, "send_arrow"))
 
@@ -171,14 +171,14 @@ class Producer:
 
     @property
     def state(self) -> ProducerSnapshot:
-        """What this producer is doing now: the state of its transaction, its id and epoch, its sequences.
+        """The producer at this moment: the state of its transaction, its id and epoch, its sequences.
 
         print(producer.state.state, producer.state.partitions)
         """
         return self._session.snapshot()
 
     def metrics(self) -> dict[str, float]:
-        """What this producer has done since it was made, under Kafka's names: see docs/client.md.
+        """Return counts of what this producer has sent since it was made, under Kafka's names: see docs/client.md.
 
         print(producer.metrics()["record-error-total"])
         """
@@ -194,19 +194,19 @@ class Producer:
         await self._session.drain()
 
     async def flush(self) -> None:
-        """Send what was sent so far without lingering, and wait until all of it is settled.
+        """Send all accepted records without lingering, and wait until each is acknowledged or has failed.
 
             producer.send("orders", b"{...}")
             await producer.flush()
 
-        Raises if some of it failed: the error of the first record that failed since the last ``flush`` and whose
+        Raises if some of them failed: the error of the first record that failed since the last ``flush`` and whose
         future was not looked at, with how many there are. A failure that was looked at is not raised again. Within a
-        transaction, once something has failed, it is the error that ``commit`` would raise.
+        transaction that has failed, it raises the error that ``commit`` would raise.
         """
         await self._session.flush()
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has. Asking may create it, as sending does.
+        """Return how many partitions a topic has. This may create it, as sending does.
 
         count = await producer.partitions_for("orders")
         """
@@ -215,7 +215,7 @@ class Producer:
     # Transactions
 
     async def init(self) -> None:
-        """Take over the transactional id: its previous producer is fenced, and what that left open is aborted.
+        """Take over the transactional id: its previous producer is fenced, and its open transaction is aborted.
 
         await producer.init()
         """
@@ -226,21 +226,22 @@ class Producer:
 
             worker.attach(*owner.identity)
 
-        Only its owner can commit or abort it. This producer never asks for an epoch of its own; whatever fails here,
-        the owner has to know, and to abort. To be attached again, to the next transaction, it must have been flushed.
+        Only its owner can commit or abort it. This producer never requests an epoch of its own; if something fails
+        here, the owner has to be told, and has to abort. Before it is attached again, to the next transaction, it must
+        have been flushed.
         """
         self._session.attach(producer_id, producer_epoch, transaction_version)
 
     @property
     def identity(self) -> ProducerIdentity:
-        """Under which producer id and epoch this producer writes now, for others to ``attach`` to.
+        """The producer id and epoch that this producer writes with now, for others to ``attach`` to.
 
         worker.attach(*owner.identity)
         """
         return self._session.identity
 
     async def bump_epoch(self) -> None:
-        """Between transactions: have all producers refused that are still attached to this one's identity.
+        """Between transactions: fence all producers that are still attached to this one's identity.
 
             await owner.bump_epoch()
 
@@ -249,7 +250,7 @@ class Producer:
         await self._session.bump_epoch()
 
     def begin(self) -> None:
-        """Begin a transaction. Nothing is asked of the broker before something is sent.
+        """Begin a transaction. No request is made to a broker before something is sent.
 
         producer.begin()
         producer.send("invoices", invoice)
@@ -268,17 +269,17 @@ class Producer:
         await self._session.send_offsets(offsets, group)
 
     async def commit(self) -> None:
-        """Send what is left, then commit. Returns when the outcome is final.
+        """Send the records that are left, then commit. Returns when the outcome is final.
 
             await producer.commit()
 
-        ``AbortableError``: something failed; nothing of the transaction will be seen once ``abort`` was called.
-        ``TimedOut``: not decided within ``max_block_ms``, and still pursued; call ``commit`` again to wait on.
+        ``AbortableError``: something failed; consumers see nothing of the transaction once ``abort`` was called.
+        ``TimedOut``: not decided within ``max_block_ms``, and still pursued; call ``commit`` again to continue waiting.
         """
         await self._session.commit()
 
     async def abort(self) -> None:
-        """Give up the transaction: nothing of it will be seen. What was not sent yet is dropped.
+        """Abort the transaction: nothing of it will be seen. Records that were not sent yet are dropped.
 
         await producer.abort()
         """
@@ -288,15 +289,15 @@ class Producer:
     async def transaction(
         self, *, consumer: AnyConsumer | None = None, dead_letter: str | None = None
     ) -> AsyncIterator[Producer]:
-        """``begin``, and at the end ``commit``; any exception, also one that ``commit`` raises, means ``abort``.
+        """Return a context that begins a transaction and commits it; after any exception it aborts instead.
 
             async with producer.transaction(consumer=consumer):
                 producer.send("invoices", invoice)
 
-        With a ``consumer``, how far it has read is committed with the transaction, and after an abort it reads again
-        what it had read. A commit whose outcome is unknown is never followed by an abort: it raises ``TimedOut``, and
-        goes on. ``dead_letter`` is a topic for records that cannot be processed: see ``processing``. Raises, before
-        anything begins, if there is no such topic.
+        That includes exceptions of ``commit``. With a ``consumer``, its positions are committed with the transaction,
+        and after an abort it reads again what it had read. A commit whose outcome is unknown is never followed by an
+        abort: it raises ``TimedOut``, and goes on. ``dead_letter`` is a topic for records that cannot be processed: see
+        ``processing``. If there is no such topic, this raises before anything begins.
         """
         if dead_letter is not None and not self._session.knows_dead_letter_topic(dead_letter):
             await self._session.find_dead_letter_topic(dead_letter)
@@ -309,29 +310,30 @@ class Producer:
         await self._session.commit_or_abandon(consumed)
 
     def processing(self, record: ConsumerRecord, *, on: Raised = Exception) -> Processing:
-        """The processing of one record, in a transaction that has a ``dead_letter`` topic.
+        """Return a context for processing one record, in a transaction that has a ``dead_letter`` topic.
 
             async with producer.transaction(consumer=consumer, dead_letter="orders.dlq"):
                 for record in records:
                     with producer.processing(record, on=ValueError) as output:
                         output.send("invoices", invoice_for(record))
 
-        What ``output`` is given is sent when the block has ended. If it raises, nothing of that is sent: the record
-        goes to the dead-letter topic, in the same transaction, with the reason in its headers, and the program goes on
-        behind the block. ``on`` says for which exceptions; others, and a client's own errors, are raised.
+        The records given to ``output`` are sent when the block has ended. If the block raises, none of them is sent:
+        the record goes to the dead-letter topic, in the same transaction, with the reason in its headers, and the
+        program continues behind the block. ``on`` are the exceptions that this holds for; others, and the client's own
+        errors, are raised.
         """
         return self._session.processing(record, self._take, on)
 
     def attempts(self, record: ConsumerRecord, count: int, *, on: Raised = Exception) -> Iterator[Processing]:
-        """Attempts at the processing of one record: as ``processing``, up to ``count`` times in the same transaction.
+        """Yield attempts at processing one record: each as ``processing``, up to ``count`` in the same transaction.
 
             for attempt in producer.attempts(record, 3, on=ValueError):
                 with attempt as output:
                     output.send("invoices", invoice_for(record))
 
-        The next attempt follows if a block has raised one of ``on``; what its ``output`` was given is forgotten. After
-        the last one the record is a dead letter, and a header says how many there were. ``output.attempt`` is the
-        number of this one, from 1.
+        The next attempt follows if a block has raised one of ``on``; the records given to its ``output`` are dropped.
+        After the last attempt the record becomes a dead letter, and a header says how many there were.
+        ``output.attempt`` is the number of this one, from 1.
         """
         return self._session.attempts(record, count, self._take, on)
 
@@ -342,12 +344,12 @@ class Producer:
     # The end
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Wait until everything that was sent is settled, then disconnect. An open transaction is aborted.
+        """Wait until every record is acknowledged or has failed, then disconnect. An open transaction is aborted.
 
             await producer.close(timeout_ms=5000)
 
-        After ``timeout_ms`` the rest is given up; ``None`` waits as long as ``delivery_timeout_ms`` allows. Raises as
-        ``flush`` does, when all is closed; so does the end of ``async with``, unless another exception ends it. With 0
-        it raises nothing: what is left is not wanted.
+        After ``timeout_ms`` the remaining records fail; ``None`` waits as long as ``delivery_timeout_ms`` allows.
+        Raises as ``flush`` does, after everything is closed; so does the end of ``async with``, unless another
+        exception ends it. With 0 it raises nothing, because the remaining records are not wanted.
         """
         await self._session.close(timeout_ms)

@@ -1,7 +1,7 @@
-"""One producer, behind ``semel.Producer`` and ``semel.blocking.Producer``: what both of them need.
+"""What ``semel.Producer`` and ``semel.blocking.Producer`` have in common.
 
-Records do not pass here: each class makes a future of its own kind and puts it into ``send_queue``. Calls that wait are
-coroutines: the asyncio class awaits them, the blocking class runs them in its thread.
+Records are not sent through this class: each of the two makes a future of its own kind and puts it into ``send_queue``.
+Calls that wait are coroutines: the asyncio class awaits them, the blocking class runs them in its thread.
 """
 
 from __future__ import annotations
@@ -45,15 +45,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A task that awaits a future which has just failed looks at it some turns of the loop later: as many as wait_for takes.
+# A task that awaits a failed future looks at it some turns of the loop later: this many with ``wait_for``.
 _TURNS_TO_LOOK: Final = 3
-# So long a topic that brokers do not have is waited for: one that they make when it is asked for may take a moment.
+# How long a missing topic is waited for: one that brokers create when it is requested may take a moment.
 _TOPIC_WAIT_MS: Final = 5_000
 _OPEN_STATES: Final = (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
 
 
 class ProducerSession:
-    """``guard`` is the lock of a blocking producer, whose threads use the machine beside its driver."""
+    """A producer's machine with its runtime and its queue.
+
+    ``guard`` is the lock of a blocking producer, whose threads use the machine beside its driver.
+    """
 
     def __init__(
         self,
@@ -85,10 +88,10 @@ class ProducerSession:
         self.send_queue = SendQueue(config, self.machine, self.runtime.clock, hooks, self._spans)
         self._drains: list[asyncio.Future[None]] = []
         self._settling: deque[Settlement] = deque()
-        """What the machine has settled and the senders are just being told."""
+        """Outcomes that were taken from the machine and whose futures are being settled."""
         self._failures = UnseenFailures()
         self._dead_letter_topic: str | None = None
-        """Of the transaction that is open."""
+        """The dead-letter topic of the open transaction."""
         self._known_dead_letter_topics: set[str] = set()
 
     def __str__(self) -> str:
@@ -209,13 +212,13 @@ class ProducerSession:
         await self._within_max_block(promise, "abort")
 
     def knows_dead_letter_topic(self, topic: str) -> bool:
-        """Whether ``find_dead_letter_topic`` has found it before."""
+        """Whether ``find_dead_letter_topic`` has found this topic before."""
         return as_topic(topic) in self._known_dead_letter_topics
 
     async def find_dead_letter_topic(self, topic: str) -> None:
-        """Raises if there is no such topic: else that would be found when the first record has failed, long after.
+        """Raise if there is no such topic; otherwise that would be noticed when a record fails, long after.
 
-        As with any topic that is written to, a broker that makes topics when they are asked for makes it.
+        As with any topic that is written to, a broker with auto.create.topics.enable creates it.
         """
         self._transaction("transaction")
         with self._guard:
@@ -236,7 +239,7 @@ class ProducerSession:
     def begin_consuming(
         self, consumer: AnyConsumer | None, dead_letter: str | None = None
     ) -> TransactionOffsets | None:
-        """``begin``, and remember where the consumer stood."""
+        """Begin a transaction. Returns its part in the consumer, if there is one."""
         topic = None if dead_letter is None else as_topic(dead_letter)
         consumed = None if consumer is None else TransactionOffsets(session_of(consumer))
         if consumed is not None and topic is not None:
@@ -254,7 +257,7 @@ class ProducerSession:
         attempt: int = 1,
         attempts: int = 1,
     ) -> Processing:
-        """``send`` takes a record that was prepared."""
+        """Return the processing of one record. ``send`` is called with prepared records."""
         topic = self._dead_letter_topic
         is_open = self._transaction("processing").state in _OPEN_STATES
         if topic is None or not is_open:
@@ -281,7 +284,7 @@ class ProducerSession:
         return attempts_at(lambda number: self.processing(record, send, on, attempt=number, attempts=count), count)
 
     async def commit_or_abandon(self, consumed: TransactionOffsets | None = None) -> None:
-        """``commit``; if something had failed, ``abort`` and raise what it was."""
+        """Commit, with the consumer's offsets. If something has failed, abort and raise the error."""
         try:
             if consumed is not None:
                 offsets = consumed.to_send()
@@ -294,10 +297,10 @@ class ProducerSession:
             consumed.committed()
 
     async def abandon(self, consumed: TransactionOffsets | None = None) -> None:
-        """``abort``, if there is something to abort. Raises nothing, because its caller has an error to raise.
+        """Abort, if there is something to abort. Raises nothing, because its caller has an error to raise.
 
-        A transaction that cannot be aborted now is aborted by its coordinator, when its time is over. One that is being
-        committed goes on, and its consumer stays where it is.
+        A transaction that cannot be aborted now is aborted by its coordinator, when it times out. One that is being
+        committed goes on, and its consumer keeps its position.
         """
         transaction = self._transaction("abandon")
         if transaction.state in _OPEN_STATES:
@@ -309,9 +312,10 @@ class ProducerSession:
     # The end
 
     async def close(self, timeout_ms: float | None, *, raises: bool = True) -> None:
-        """Raises for records that failed unseen, once all is closed. ``raises=False``: the caller has an error already.
+        """Close, then raise for records whose failure was not looked at.
 
-        A timeout of 0 says that what is left is not wanted any more, so it raises nothing either.
+        ``raises=False``: the caller has an error already. A timeout of 0 means that what is left is not wanted any
+        more, so it raises nothing either.
         """
         if self.runtime.failure is not None:
             await self.runtime.shut()
@@ -366,9 +370,9 @@ class ProducerSession:
                     future.set_result(None)
 
     def _failed(self, failure: ClientFailed) -> None:
-        """The driver has failed: tell the senders of all records, without asking the machine for more than their names.
+        """Fail the futures of all unsettled records, because the driver has failed. The machine only names them.
 
-        Those that are just being told are among them, because how far that went is not known.
+        Those that are being settled now are among them, because how far that went is not known.
         """
         with self._guard:
             unsettled = self.machine.break_off(self.runtime.closed_error("send"))
@@ -381,7 +385,7 @@ class ProducerSession:
 
     def _have_failed(self, deliveries: list[Delivery], error: Exception) -> None:
         if self.is_transactional:
-            overlook(deliveries)  # The transaction cannot be committed: that is where it is told.
+            overlook(deliveries)  # ``commit`` cannot succeed, and raises the error.
         else:
             self._failures.add(deliveries, error)
 

@@ -1,4 +1,4 @@
-"""Who is told when partitions come and go."""
+"""The rebalance listener, which is called when partitions are assigned, revoked or lost."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ Told: TypeAlias = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
 
 
 class RebalanceListener(Protocol):
-    """What a listener may have; each method may be missing, and for ``semel.Consumer`` each may be ``async``.
+    """The methods of a listener; each may be missing, and for ``semel.Consumer`` each may be ``async``.
 
-    They are called from within ``poll``, ``unsubscribe`` and ``close``, never at any other time. What they raise, these
-    raise, and the rebalance goes on.
+    They are called from within ``poll``, ``unsubscribe`` and ``close``, never at any other time. These calls raise what
+    a method raises, and the rebalance goes on.
     """
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These are new, possibly none. Nothing was read of them yet: this is the moment to ``seek``."""
+        """Called with new partitions, possibly none. Nothing was read of them yet: this is the moment to ``seek``."""
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These will belong to others when this returns: it is the last moment to ``commit``."""
+        """Called with partitions that go to other members when this returns: the last moment to ``commit``."""
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These belong to others already: nothing can be committed. Where it is missing, they count as revoked."""
+        """Called with partitions that other members have already: nothing can be committed.
+
+        If this method is missing, ``on_partitions_revoked`` is called.
+        """
 
 
 def told(listener: object | None, callback: Callback) -> Any:
-    """Tell the listener; what it returns may have to be awaited."""
+    """Call the listener's method for a callback, and return its result, which may have to be awaited."""
     names = {
         Change.ASSIGNED: ("on_partitions_assigned",),
         Change.REVOKED: ("on_partitions_revoked",),

@@ -1,6 +1,6 @@
-"""Records that are here already, handed out: what ``poll`` and iteration take, without waiting and without fetching.
+"""The fetched records of a consumer, from which ``poll`` and iteration take, without waiting and without fetching.
 
-The law: the position moves past what is handed out, and past nothing else.
+The law: the position moves past the records that are returned, and past nothing else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RecordBuffer:
         self._max_poll_records = max_poll_records
 
     def take(self, max_records: int | None = None) -> list[ConsumerRecord[Any, Any]]:
-        """The next records; none if the application has to be told something first."""
+        """Return the next records; none if a callback has to run first."""
         with self._guard:
             is_news = self._group_session.visit()
             records: list[ConsumerRecord[Any, Any]] = self._machine.take(
@@ -54,10 +54,10 @@ class RecordBuffer:
         return records
 
     def take_decoded(self) -> ConsumerRecord[Any, Any] | None:
-        """What ``poll(max_records=1)`` would give, if it takes no more than handing it out; else ``None``.
+        """Return what ``poll(max_records=1)`` would return, if that is already decoded; else ``None``.
 
-        Fetches bring many records, and they are decoded some at a time; so for iteration this is nearly always
-        enough. The position moves with every single one.
+        A fetch brings many records, and they are decoded some at a time; so for iteration this is nearly always enough.
+        The position moves with every single record.
         """
         driver = self._runtime.driver
         if driver is None or self._runtime.is_closed or self._group_session.is_telling:
@@ -73,7 +73,7 @@ class RecordBuffer:
         return record
 
     def take_table(self, max_records: int | None = None) -> pa.Table:
-        """The next records as a table."""
+        """Return the next records as a table."""
         tables = arrow_module("tables", "poll_arrow")
         with self._guard:
             is_news = self._group_session.visit()

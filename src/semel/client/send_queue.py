@@ -1,6 +1,6 @@
-"""What is to be sent, made ready and put into the machine, for senders that bring their own future.
+"""The way of a record from ``send`` to the machine, for callers that bring their own future.
 
-The hooks come first, then the arguments are checked; what is raised is raised here, and nothing is taken.
+The hooks are called first, then the arguments are checked. An error is raised here, and then nothing is accepted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class SendQueue:
-    """The caller holds the machine's guard while it puts something in, and wakes the driver afterwards."""
+    """Prepares records and puts them into the machine.
+
+    The caller holds the machine's guard while it puts something in, and wakes the driver afterwards.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class SendQueue:
         headers: HeadersLike,
         timestamp: int | None,
     ) -> bool:
-        """Put in a record. Says whether the driver must be woken."""
+        """Put in a record. Returns whether the driver must be woken."""
         if headers or self._has_hooks or (key is not None and type(key) is not bytes):
             if self._hooks.change_records:
                 given = ProducerRecord(topic, value, key, partition, as_headers(headers) if headers else (), timestamp)
@@ -95,7 +98,7 @@ class SendQueue:
         headers: HeadersLike,
         timestamp: int | None,
     ) -> ProducerRecord:
-        """A record after its hooks, in bytes and checked: ``put_prepared`` finds nothing wrong with it any more."""
+        """Return a record after its hooks, in bytes and checked: ``put_prepared`` will not refuse its arguments."""
         record = ProducerRecord(topic, value, key, partition, as_headers(headers) if headers else (), timestamp)
         if self._hooks.change_records:
             record = self._hooks.prepare(record)
@@ -104,7 +107,7 @@ class SendQueue:
         return self.checked(record)
 
     def checked(self, record: ProducerRecord) -> ProducerRecord:
-        """The same without hooks."""
+        """Return a record in bytes and checked, without calling hooks."""
         topic, value, key, partition, headers, timestamp = record
         checked = ProducerRecord(
             as_topic(topic),
@@ -118,7 +121,7 @@ class SendQueue:
         return checked
 
     def put_prepared(self, delivery: Delivery, record: ProducerRecord) -> bool:
-        """Put in a record that was prepared or checked. Says whether the driver must be woken."""
+        """Put in a record that was prepared or checked. Returns whether the driver must be woken."""
         if self._spans is None:
             return self._add(delivery, record)
         span = self._spans.begin_send(record.topic, is_tombstone=record.value is None)
@@ -126,7 +129,7 @@ class SendQueue:
             return self._add(Acknowledging(delivery, span.told), record)
 
     def _put_traced(self, delivery: Delivery, record: ProducerRecord, spans: Spans) -> bool:
-        """The same for a record that was not checked. The context of its span goes with it."""
+        """Check a record and put it in, with the context of its own span in its headers."""
         span = spans.begin_send(as_topic(record.topic), is_tombstone=record.value is None)
         with span.ended_by_error():
             record = self.checked(record._replace(headers=span.injected(record.headers)))
@@ -146,12 +149,12 @@ class SendQueue:
         )
 
     def put_batch(self, delivery: Delivery, topic: str, partition: int, records: bytes, record_count: int) -> None:
-        """Put in a whole batch: records encoded elsewhere, with offsets from 0 on and no producer's numbers yet."""
+        """Put in a batch that was encoded elsewhere, with offsets from 0 and without producer id and sequence."""
         told = BatchDelivery(delivery, record_count)
         self._machine.add_batch(topic, partition, records, record_count, told, self._clock.monotonic_ms())
 
     def put_bulk(self, delivery: Delivery, bulk: Bulk) -> None:
-        """Put in many records: first they are made a bulk, by one of those below, and then this."""
+        """Put in a bulk, made by ``bulk_of_lists`` or ``bulk_of_table``."""
         if not bulk.record_count:
             delivery.set_result(BulkMetadata(bulk.topic, 0, {}))
             return
@@ -168,7 +171,7 @@ class SendQueue:
         self._machine.add_bulk(bulk, told, self._clock.monotonic_ms())
 
     def bulk_of_lists(self, topic: str, lists: Lists, call: str) -> Bulk:
-        """What ``send_many`` sends. It takes its time, so the guard is not to be held."""
+        """Return what ``send_many`` sends. This takes its time, so the guard must not be held."""
         module = arrow_module("bulk", call)
         now_ms = self._clock.now_ms()
         lists = self._hooks.prepare_many(as_topic(topic), lists)
@@ -179,7 +182,7 @@ class SendQueue:
         return bulk
 
     def _with_context(self, lists: Lists, spans: Spans) -> Lists:
-        """All of them carry the context that is current now: a span for each would cost more than all else."""
+        """Add the current tracing context to all records: a span for each would cost more than everything else."""
         context = spans.injected(())
         if not context:
             return lists
@@ -189,7 +192,7 @@ class SendQueue:
         return lists._replace(values=values, headers=[spans.injected(as_headers(one)) for one in lists.headers])
 
     def bulk_of_table(self, topic: str, table: pa.Table | pa.RecordBatch, call: str) -> Bulk:
-        """The same for ``send_arrow``."""
+        """Return what ``send_arrow`` sends. This takes its time, so the guard must not be held."""
         module = arrow_module("bulk", call)
         self._hooks.refuse_table()
         bulk: Bulk = module.ArrowBulk(as_topic(topic), module.as_rows(table, self._clock.now_ms()), self._config)

@@ -24,7 +24,7 @@ from semel import __version__
 from semel.client.values import BulkMetadata, ConsumerRecord, RecordMetadata
 from semel.wire.records import Headers
 
-# As many as an SDK keeps by default.
+# As many links as an SDK keeps by default.
 _LINKS_MAX: Final = 128
 
 _BATCH_COUNT: Final = "messaging.batch.message_count"
@@ -39,18 +39,18 @@ _TOMBSTONE: Final = "messaging.kafka.message.tombstone"
 
 
 class SendSpan:
-    """From a send to its acknowledgement. ``told`` is a hook of its delivery, and ends it."""
+    """The span from a send to its acknowledgement. ``told`` is a hook of the delivery, and ends the span."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
 
     def injected(self, headers: Headers) -> Headers:
-        """The headers with this span's context in the place of any other."""
+        """Return the headers with this span's context in the place of any other."""
         return _injected(headers, trace.set_span_in_context(self._span))
 
     @contextmanager
     def ended_by_error(self) -> Iterator[None]:
-        """What is raised within was not sent, and ends the span."""
+        """End the span if this context raises: then the record was not sent."""
         try:
             yield
         except BaseException as error:
@@ -75,7 +75,7 @@ class Spans:
             self._of_client[_GROUP] = group_id
 
     def begin_send(self, topic: str, *, is_tombstone: bool = False, record_count: int | None = None) -> SendSpan:
-        """``record_count`` is for records that are sent together."""
+        """Begin the span of a send. ``record_count`` is for records that are sent together."""
         attributes = self._attributes("send", "send", {_DESTINATION: topic})
         if is_tombstone:
             attributes[_TOMBSTONE] = True
@@ -84,11 +84,11 @@ class Spans:
         return SendSpan(self._tracer.start_span(f"send {topic}", kind=SpanKind.PRODUCER, attributes=attributes))
 
     def injected(self, headers: Headers) -> Headers:
-        """The headers with the current context."""
+        """Return the headers with the current context."""
         return _injected(headers)
 
     def received(self, records: Sequence[ConsumerRecord[Any, Any]], began_ns: int) -> None:
-        """A poll that began then has returned these."""
+        """Record a poll that began at ``began_ns`` and has returned these records."""
         if not records:
             return
         topics = {record.topic for record in records}
@@ -132,7 +132,10 @@ class Spans:
     def processing_batch(
         self, batch_id: int, topics: Collection[str], record_count: int, senders: Iterable[Headers]
     ) -> Iterator[None]:
-        """A micro-batch. ``senders`` are the headers of some of its records: each context in them is linked once."""
+        """The span of a micro-batch.
+
+        ``senders`` are headers of some of its records: each context in them is linked once.
+        """
         attributes = self._attributes("process", "process", {_BATCH_COUNT: record_count, _BATCH_ID: batch_id})
         name = "process"
         if len(topics) == 1:
@@ -157,7 +160,7 @@ class Spans:
 
 
 def _injected(headers: Headers, context: Context | None = None) -> Headers:
-    """The headers with a context, or the current one, in the place of any other. Without one they stay as they are."""
+    """Return the headers with a context, by default the current one, instead of any other; without one, unchanged."""
     carrier: dict[str, str] = {}
     propagate.inject(carrier, context)
     if not carrier:
@@ -167,7 +170,7 @@ def _injected(headers: Headers, context: Context | None = None) -> Headers:
 
 
 def _context_of(headers: Headers) -> Context:
-    """The context that travelled with a record; an empty one if there is none that can be read."""
+    """Return the context in the headers of a record; an empty one if there is none that can be read."""
     carrier = {name: text.decode(errors="replace") for name, text in headers if text is not None}
     return propagate.extract(carrier, Context())
 
@@ -178,7 +181,7 @@ def _sender_of(headers: Headers) -> trace.SpanContext:
 
 @contextmanager
 def _failing(span: Span) -> Iterator[None]:
-    """What is raised within is in the span."""
+    """Record an exception that is raised in this context in the span."""
     try:
         yield
     except BaseException as error:

@@ -1,6 +1,6 @@
-"""Whether a client makes spans: only where the application has a tracer provider of OpenTelemetry.
+"""Whether a client makes spans: only if the application has a tracer provider of OpenTelemetry.
 
-The law: an application without one imports nothing of OpenTelemetry by this client, and pays for nothing.
+The law: in an application without one, this client imports nothing of OpenTelemetry, and no call costs more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def spans_of(provider: TracerProvider | None, *, client_id: str, group_id: str | None = None) -> Spans | None:
-    """Spans of this provider, or of the global one; ``None`` if there is none, or one that makes no spans.
+    """Return the spans of this provider, or of the global one; ``None`` if there is none, or it makes no spans.
 
     An application that has set the global one has imported the API before.
     """

@@ -1,8 +1,8 @@
-"""What a transaction has consumed: the consumer's positions go with the commit, and back with an abort.
+"""What a transaction has read: the consumer's positions are committed with it, and go back when it is aborted.
 
-The law: whatever was read and not committed is read again, and nothing that was committed is. After an abort the
-consumer stands where its group's committed offsets say. Where partitions were taken away after something was read of
-them, the transaction cannot be committed: what was read is in it, and the offsets are not this member's to commit.
+The law: what was read and not committed is read again, and nothing that was committed is. After an abort the consumer
+is at its group's committed offsets. If partitions were lost after something of them was read, the transaction cannot be
+committed: it has outputs of these records, and the offsets are not this member's to commit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from semel.types import TopicPartition
 
 
 class Consumed(Protocol):
-    """A consumer as a transaction sees it: ``ConsumerSession`` is one."""
+    """The interface of a consumer for transactions: ``ConsumerSession`` implements it."""
 
     def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
 
@@ -44,12 +44,12 @@ class AnyConsumer(Protocol):
 
 
 def session_of(consumer: AnyConsumer) -> Consumed:
-    """What an application's consumer has for transactions, and not for applications."""
+    """Return the session of an application's consumer, which has the calls that only transactions use."""
     return consumer._session
 
 
 class TransactionOffsets:
-    """One transaction's share in a consumer. Made when the transaction begins."""
+    """The part of one transaction in a consumer. Made when the transaction begins."""
 
     def __init__(self, consumer: Consumed) -> None:
         if consumer.commits_by_itself:
@@ -62,7 +62,7 @@ class TransactionOffsets:
         self.group = consumer.group_metadata()
 
     def require_bytes(self) -> None:
-        """For dead letters: a record that a deserializer has changed cannot be sent on as it was."""
+        """Raise if the consumer has a deserializer: a dead letter must have the bytes that were read."""
         if self._consumer.deserializes:
             raise StateError(
                 "transaction: this consumer has a deserializer, and a dead letter has the bytes that were read; "
@@ -70,7 +70,7 @@ class TransactionOffsets:
             )
 
     def to_send(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets to commit with the transaction. Raises ``AbortableError`` if it must not be committed."""
+        """Return the offsets to commit with the transaction. Raises ``AbortableError`` if it must not be committed."""
         if self._consumer.has_lost_work:
             raise AbortableError(
                 ErrorCode.REBALANCE_IN_PROGRESS,

@@ -1,7 +1,8 @@
 """Records that failed and whose futures were not looked at: ``flush`` and ``close`` raise for them.
 
 The law: a program that forgets its futures cannot end as if everything had been written. A future is looked at when it
-is awaited, or when its result or exception is asked for; a program that handles a failure there is not told again.
+is awaited, or when its result or exception is requested; a failure that a program has handled there is not raised
+again.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from semel.errors import AbortableError, ErrorCode, KafkaError
 
 T = TypeVar("T")
 
-# So many futures are kept. If more fail and are not looked at, they are only counted.
+# How many futures are kept. If more fail and are not looked at, they are only counted.
 _KEPT_MAX: Final = 1000
 
 
 class DeliveryFuture(concurrent.futures.Future[T]):
-    """A future for threads that knows whether it was looked at; asyncio's know it themselves."""
+    """A future for threads that knows whether it was looked at; asyncio's futures know it themselves."""
 
     was_looked_at = False
 
     def result(self, timeout: float | None = None) -> T:
-        self.was_looked_at = True  # A thread that waits here is told, whatever comes.
+        self.was_looked_at = True  # The waiting thread gets the outcome, whatever it is.
         try:
             return super().result(timeout)
         finally:
@@ -49,7 +50,7 @@ class UnseenFailures:
         return bool(self._kept or self._others)
 
     def add(self, deliveries: Iterable[Any], error: Exception) -> None:
-        """These have failed, or will: a bulk fails when all of its records are settled."""
+        """Add deliveries that have failed, or will: a bulk fails when all of its records are settled."""
         for delivery in deliveries:
             future = _future_of(delivery)
             if len(self._kept) >= _KEPT_MAX and not self._others:
@@ -62,7 +63,7 @@ class UnseenFailures:
                 overlook([future])
 
     def take(self) -> Exception | None:
-        """What to raise for those that were not looked at by now. They are told with this, and not again."""
+        """Return the error to raise for failures that were not looked at by now. It is returned once."""
         unseen = [future for future in self._kept.values() if _is_unseen(future)]
         errors = [error for error in (future.exception() for future in unseen) if error is not None]
         count = len(errors) + self._others
@@ -72,7 +73,7 @@ class UnseenFailures:
 
 
 def overlook(deliveries: Iterable[Any]) -> None:
-    """These need not be looked at: asyncio is not to complain about each of them."""
+    """Mark futures as looked at, so that asyncio does not complain about each of them."""
     for delivery in deliveries:
         future = _future_of(delivery)
         if isinstance(future, asyncio.Future) and _is_unseen(future):
@@ -80,7 +81,7 @@ def overlook(deliveries: Iterable[Any]) -> None:
 
 
 def _future_of(delivery: Any) -> Any:
-    """The future within what stands for many records, or tells a hook."""
+    """Return the future inside a delivery of many records or a delivery that calls a hook."""
     while hasattr(delivery, "whole"):
         delivery = delivery.whole
     return delivery
@@ -91,7 +92,7 @@ def _is_unseen(future: Any) -> bool:
         return False
     if isinstance(future, DeliveryFuture):
         return not future.was_looked_at
-    # What asyncio goes by when it says that an exception was never retrieved.
+    # The attribute by which asyncio logs that an exception was never retrieved.
     return bool(getattr(future, "_log_traceback", True))
 
 

@@ -1,4 +1,4 @@
-"""What goes into a client and comes out of it."""
+"""The values that a client takes and returns: records, offsets, and where records were written."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ else:
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written. ``offset`` is ``None`` if the broker did not say: with acks=0, or for a record whose
-    first acknowledgement was lost so long ago that only its existence is remembered."""
+    """Where a record was written.
+
+    ``offset`` is ``None`` if the broker did not say: with acks=0, or for a record whose first acknowledgement was lost
+    so long ago that the broker remembers only that it was written.
+    """
 
     topic: str
     partition: int
@@ -32,7 +35,7 @@ class RecordMetadata(NamedTuple):
 
 
 class WrittenRange(NamedTuple):
-    """Where records that were sent together were written in one partition. Those of other producers may be between."""
+    """Where records that were sent together were written in one partition. Other producers' records may be between."""
 
     first_offset: int | None
     last_offset: int | None
@@ -61,8 +64,8 @@ class ProducerRecord(NamedTuple):
 class ConsumerRecord(NamedTuple, Generic[K, V]):
     """A record that was read. A key or value of ``None`` is Kafka's null, not an empty one.
 
-    They are bytes, unless the consumer has a deserializer: then they are what it made of them. ``ConsumerRecord[str,
-    Order]`` is of a consumer whose deserializers return these; ``ConsumerRecord`` alone is of one without.
+    Keys and values are bytes, or what a deserializer of the consumer has returned. ``ConsumerRecord[str, Order]`` is
+    the type with deserializers that return these; ``ConsumerRecord`` alone is the type without deserializers.
     """
 
     topic: str
@@ -83,16 +86,16 @@ class ProducerIdentity(NamedTuple):
 
 
 class PartitionProgress(NamedTuple):
-    """How far a producer has come in one partition: what it has numbered, and what it knows to be written."""
+    """The progress of a producer in one partition: the sequences that it has used, and those known to be written."""
 
     next_sequence: int
-    """Of the next record that gets a number."""
+    """The sequence of the next record that gets one."""
     acknowledged_sequence: int
-    """Of the first record whose acknowledgement has not come."""
+    """The sequence of the first record that is not acknowledged yet."""
     on_wire: int
-    """Batches that were sent and not answered."""
+    """The number of batches that were sent and not answered yet."""
     waiting: int
-    """Batches that wait: to be sent, or to be sent again."""
+    """The number of batches that wait to be sent, or to be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +106,16 @@ class ProducerSnapshot:
     """``open``, ``failed`` or ``closed``; with a transactional id its transaction's state, as ``in transaction``."""
     transactional_id: str | None
     producer_id: int | None
-    """``None`` before it has one."""
+    """``None`` before the producer has one."""
     producer_epoch: int | None
     error: str | None
-    """What the transaction has to be aborted for, or the producer closed."""
+    """The error for which the transaction has to be aborted, or the producer closed."""
     partitions: Mapping[TopicPartition, PartitionProgress]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """How far a group has read a partition: the offset of the next record to read, and a note beside it."""
+    """A group's committed offset in a partition: the offset of the next record to read, and a text beside it."""
 
     offset: int
     metadata: str = ""
@@ -121,7 +124,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A consumer group, and which member of it commits: with these, a member of an old generation is refused."""
+    """A consumer group and the member that commits: with these, a member of an old generation is refused."""
 
     group_id: str
     generation_id: int | None = None
@@ -130,7 +133,7 @@ class GroupMetadata:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """A record found by its time; ``timestamp`` is ``None`` where the offset is an end of the log and no record's."""
+    """An offset found by time; ``timestamp`` is ``None`` if the offset is an end of the log, not a record's."""
 
     offset: int
     timestamp: int | None
