@@ -1,9 +1,10 @@
-"""The client for threads: what ``semel`` has for asyncio, under the same names, blocking.
+"""The client for threads: the classes that ``semel`` has for asyncio, under the same names, with blocking calls.
 
 from semel.blocking import Producer, Consumer, Admin
 
-Each class has the session of its asyncio twin (``semel.client.producer_session``, ``consumer_session``) and a thread
-that drives it. Open ``producer.py`` first.
+``Producer`` and ``Consumer`` have the sessions of the asyncio classes (``semel.client.producer_session``,
+``consumer_session``) and a thread that runs their driver; ``Admin`` runs the asyncio client in a thread. Open
+``producer.py`` first.
 """
 
 from __future__ import annotations

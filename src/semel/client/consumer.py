@@ -195,7 +195,8 @@ class Consumer(Generic[K, V]):
 
             behind = await consumer.lag(("orders", 0))
 
-        For read_committed that end is the last stable offset. It is as of the last Fetch response that brought news.
+        For read_committed that end is the last stable offset. It is as of the last Fetch response that had something
+        new.
         """
         return await self._session.lag(partition)
 

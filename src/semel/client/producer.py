@@ -227,8 +227,8 @@ class Producer:
             worker.attach(*owner.identity)
 
         Only its owner can commit or abort it. This producer never requests an epoch of its own; if something fails
-        here, the owner has to be told, and has to abort. Before it is attached again, to the next transaction, it must
-        have been flushed.
+        here, the application must report that to the owner, which must abort. Before it is attached again, to the next
+        transaction, it must have been flushed.
         """
         self._session.attach(producer_id, producer_epoch, transaction_version)
 

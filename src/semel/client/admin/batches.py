@@ -34,7 +34,10 @@ class RawBatches:
 
 
 def read_batches(offset: int, *, stable_only: bool, max_bytes: int) -> Ask[TopicPartition, RawBatches]:
-    """Return a Fetch of partitions. ``stable_only``: up to the last stable offset, with the aborted transactions."""
+    """Return the ask for a Fetch of one partition.
+
+    ``stable_only``: up to the last stable offset, with the aborted transactions; else everything that can be read.
+    """
     return Ask(
         ApiKey.FETCH,
         target=Leader,

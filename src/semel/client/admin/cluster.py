@@ -1,4 +1,4 @@
-"""The cluster: its brokers, what is on their disks, and what they can do."""
+"""The cluster: its brokers, the replicas on their disks, and the features that they support."""
 
 from __future__ import annotations
 

@@ -46,7 +46,11 @@ def named_group(group_id: str) -> str:
 def fetch_offsets(
     partitions: Sequence[TopicPartition] | None, require_stable: bool, *, many_groups: bool = False
 ) -> Ask[str, dict[TopicPartition, OffsetAndMetadata]]:
-    """Return an OffsetFetch, of all partitions if ``None``. ``many_groups``: one request for each coordinator."""
+    """Return the ask for an OffsetFetch.
+
+    ``partitions``: ``None`` for all that have a committed offset. ``many_groups``: one request for all groups of a
+    coordinator.
+    """
 
     def build(group_ids: Sequence[str], version: int) -> OffsetFetchRequest:
         topics = None if partitions is None else list(by_topic(partitions).items())

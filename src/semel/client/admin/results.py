@@ -31,7 +31,7 @@ class Results(Mapping[K, V]):
         self.failed = {key: failed[key] for key in self._order if key in failed}
 
     def all(self) -> dict[K, V]:
-        """Every value; raises the first error if there is one."""
+        """Return every value; raises the first error if there is one."""
         for error in self.failed.values():
             raise error
         return self.succeeded

@@ -50,7 +50,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic as it was created, with every setting that holds for it."""
+    """A topic as it was created, with all its settings, including defaults."""
 
     name: str
     topic_id: UUID
@@ -269,7 +269,7 @@ DESCRIBE_TOPIC: Ask[str, TopicDescription] = Ask(
         (topic.name, outcome(_described(topic), topic.error_code)) for topic in response.topics
     ],
     name=_topic,
-    version_min=4,  # Before it, asking for a topic could create it.
+    version_min=4,  # In older versions, a request could create the topic.
 )
 
 

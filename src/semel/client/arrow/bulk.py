@@ -97,7 +97,7 @@ class ArrowBulk:
         if "partition" not in self._rows.column_names:
             return np.full(self.record_count, _UNCHOSEN, dtype=np.int64)
         given: Int64s = (
-            self._rows.column("partition").cast(pa.int64()).fill_null(_UNCHOSEN).to_numpy().copy()  # To be written to.
+            self._rows.column("partition").cast(pa.int64()).fill_null(_UNCHOSEN).to_numpy().copy()  # A writable copy.
         )
         return given
 

@@ -339,7 +339,7 @@ def _candidates(data: Bytes, size: int) -> tuple[Int64s, Int64s]:
         fits = (length & 1 == 0) & (end <= size) & (length >> 1 > 0)
         starts.append(zeros[fits] - width)
         ends.append(end[fits])
-        # The same zero with a length that is a byte longer, where the byte before says that more follow.
+        # The same zeros with a length field one byte longer, if the byte before says that more bytes follow.
         longer = zeros > width
         zeros, length = zeros[longer], length[longer]
         byte = data[zeros - width - 1]

@@ -210,7 +210,7 @@ def _cut(columns: _Columns, room_bytes: int) -> Iterator[_Shared]:
 
 
 def _binary(column: pa.Array) -> tuple[pa.BinaryArray | pa.Scalar, Int64s]:
-    """The bytes with nulls made empty, and the lengths with nulls made -1."""
+    """Return the bytes, with nulls made empty, and the lengths, with nulls made -1."""
     if column.null_count == len(column):
         return _NOTHING, np.full(len(column), _NULL_LENGTH, dtype=np.int64)
     data = column.cast(pa.binary())

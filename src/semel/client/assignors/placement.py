@@ -23,7 +23,7 @@ def place(
     subscriptions: Subscriptions,
     owners: Mapping[TopicPartition, str],
 ) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of every member. ``owners`` are the previous ones; those that cannot keep are ignored."""
+    """Return the partitions of every member. ``owners`` are the previous ones, as far as they can keep a partition."""
     members = in_order(subscriptions)
     pools = _pools(partition_counts, subscriptions, members)
     load = dict.fromkeys(members, 0)

@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class AnyBroker:
-    """The broker with the fewest requests under way."""
+    """The broker with the fewest requests in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Coordinator:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """This broker and no other."""
+    """One broker, by its id."""
 
     node_id: int
 

@@ -39,7 +39,7 @@ class Item:
 
     retry: Retry
     why: str = "no broker could be asked"
-    """What it waits for, for the message of a timeout."""
+    """What the key waits for, for the message of a timeout."""
     is_sent: bool = False
     was_lost: bool = False
     doubts: int = 0

@@ -83,7 +83,7 @@ class Connection:
 
     @property
     def is_unused(self) -> bool:
-        """Whether no request was sent on it since the client authenticated."""
+        """Whether no request was sent on this connection since the client authenticated."""
         return not self.in_flight and self.active_ms <= self.authenticated_ms
 
     def negotiate(self, now_ms: float, deadline_ms: float, *, version: int = _API_VERSIONS.max_version) -> list[Buffer]:

@@ -265,7 +265,7 @@ class ConsumerMachine(ConnectedMachine):
                 self.group.poll_offsets(now_ms)
             self._lookup.poll(now_ms)
             self._fetcher.poll(now_ms)
-            self._metadata.poll(now_ms)  # Last, because the steps above say what is missing.
+            self._metadata.poll(now_ms)  # Last, because the steps above request what they need.
         except (AuthorizationFailed, UnsupportedVersion) as error:
             self.error = error
             self._fail_all(error)

@@ -1,4 +1,4 @@
-"""A fetch session with one broker (KIP-227): requests name only changed partitions, responses only those with news.
+"""A fetch session with one broker (KIP-227): requests name only changed partitions, responses only those with new data.
 
 The broker remembers which partitions this consumer fetches from it, and from which offsets. The requests of a session
 are numbered. When one fails or is lost, or a response does not fit, the client does not know what the broker remembers,

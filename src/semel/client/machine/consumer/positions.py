@@ -78,7 +78,7 @@ class Position:
         self._new_generation()
 
     def has_to_be_checked(self, leader_epoch: int | None) -> bool:
-        """Whether fetched records came from an older leader, so that the leader of this epoch must be asked."""
+        """Whether fetched records came from an older leader, so that the one with this epoch must be asked for them."""
         if self.fetch_epoch is None or leader_epoch is None:
             return False
         return self.checked_epoch is None or self.checked_epoch < leader_epoch
@@ -112,7 +112,7 @@ class Position:
 
 
 class Positions:
-    """The positions of all partitions that a consumer reads. The partition that received records last stands last."""
+    """The positions of all partitions that a consumer reads. The partition that received records last comes last."""
 
     def __init__(self) -> None:
         self._positions: dict[TopicPartition, Position] = {}

@@ -26,7 +26,7 @@ _RESETS: Final = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST, Of
 
 
 class StartOffsets:
-    """Finds an offset for every position that has none. ``errors`` collects what to raise to the application."""
+    """Finds an offset for every position that has none. ``errors`` collects the errors for the application."""
 
     def __init__(
         self,

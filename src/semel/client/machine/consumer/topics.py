@@ -1,4 +1,4 @@
-"""The topics that a consumer needs metadata of: those it reads, its group's, and those it is asked about."""
+"""The topics that a consumer needs metadata of: those it reads, its group's, and those in open lookups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from semel.types import TopicPartition
 
 
 class ConsumerTopics:
-    """Keeps the metadata of these topics requested. ``errors`` collects what to raise to the application."""
+    """Keeps the metadata of these topics requested. ``errors`` collects the errors for the application."""
 
     def __init__(
         self,

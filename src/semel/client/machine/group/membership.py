@@ -139,7 +139,7 @@ class Membership(ABC):
 
     @abstractmethod
     def _leave(self, reason: str, now_ms: float) -> Promise[None]:
-        """End the membership, and tell the coordinator if it has to know."""
+        """End the membership, and send the coordinator a request about it, if it has to know."""
 
     # Leaving
 

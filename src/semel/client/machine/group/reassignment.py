@@ -43,21 +43,21 @@ class Callback:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """These partitions are the member's. They are not read before they are ``Announced``."""
+    """These partitions were assigned to the member. They are not read before they are ``Announced``."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """The application was told that it has these partitions: they are read now."""
+    """The assignment callback for these partitions has run: they are read now."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """These partitions are no longer the member's, because they were revoked or lost: nothing of them is read."""
+    """These partitions are no longer the member's, because they were revoked or lost: they are not read any more."""
 
     partitions: tuple[TopicPartition, ...]
 

@@ -374,7 +374,7 @@ class Admission:
                 waiting.is_spread = True
                 self._accumulator.queues(waiting.topic, len(view.partitions))
             pieces = waiting.bulk.take(_BULK_PIECE_BYTES)
-        except Exception as error:  # As above: the partitioner and the columns are the user's.
+        except Exception as error:  # The partitioner and the columns are the application's.
             self._refuse(waiting, error)
             waiting.records_left = 0
             return

@@ -175,7 +175,7 @@ class ProducerBatch:
 
 
 class Flush:
-    """What one call of flush waits for. ``promise`` is kept when all that was there at the call is settled."""
+    """A call of ``flush``, which counts what it waits for. ``promise`` is kept when all of that is settled."""
 
     __slots__ = ("_remaining", "promise")
 

@@ -75,9 +75,9 @@ class PartitionQueue:
         return batch
 
     def give_back(self, batch: ProducerBatch) -> None:
-        """Return a drained batch, without its numbers. It must be in no log and not on the wire.
+        """Move a drained batch to the returned ones, without its numbers.
 
-        The batches that were drained after it follow in order.
+        The batch must be in no log and not on the wire. The batches that were drained after it follow in order.
         """
         self.drained.remove(batch)
         batch.numbers = None

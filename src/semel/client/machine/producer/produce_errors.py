@@ -76,7 +76,7 @@ BATCH_FATAL: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Of the fatal codes, those that concern the producer and not only the batch that got them."""
+"""The fatal codes that concern the producer, and not only the batch that got them."""
 
 
 class Verdict(Enum):
@@ -113,7 +113,7 @@ def verdict_on(
             return Verdict.FAIL
         if not is_first:
             return Verdict.WAIT_FOR_PREDECESSOR
-        # Within a transaction no batch gets new numbers: the transaction is over, and the next one begins at 0.
+        # Within a transaction no batch gets new numbers: the transaction has failed, and the next one begins at 0.
         return Verdict.FAIL if is_transactional or is_in_doubt else Verdict.NUMBER_ANEW
     if family_of(code) is Family.RETRIABLE and may_retry:
         return Verdict.RETRY

@@ -1,9 +1,9 @@
 """The sender (Kafka: ``Sender``): batches become Produce requests, and are sent until every one is settled.
 
 Batches are drained fairly: a request has one batch of each partition that its broker leads, the partition that was
-served last comes last, and an idempotent producer has up to five requests in flight at once. What to do with a batch
-after an attempt is decided in one place, ``_returned``; the rules about its numbers are those of ``sequences`` and
-``partition_queue``.
+served last comes last, and max.in.flight.requests.per.connection (5) requests are in flight at once. What to do with a
+batch after an attempt is decided in one place, ``_returned``; the rules about its numbers are those of ``sequences``
+and ``partition_queue``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A transactional producer: its states and what it asks the coordinators.
+"""A transactional producer: its states, and its requests to the coordinators.
 
-Open ``states.py`` first: the one table of states. ``transaction.py`` says what may be called when, ``coordination.py``
-sends one step after the other.
+Open ``states.py`` first: the one table of states. ``transaction.py`` says which call is allowed when,
+``coordination.py`` sends one step after the other.
 """

@@ -47,8 +47,7 @@ _V1_VERSION_MAX: Final = {
 
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-# The coordinator does not know the transaction to be aborted, or no longer: bumping our own epoch settles it either
-# way.
+# The coordinator does not know the transaction to be aborted, or no longer: bumping the epoch settles it either way.
 _NOTHING_TO_ABORT: Final = frozenset(
     {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID, *_FENCED}
 )

@@ -126,7 +126,7 @@ class Transaction:
         return ProducerIdentity(*self._identity, self._version)
 
     def hand_out_identity(self) -> ProducerIdentity:
-        """Return the identity for another producer to attach to: from now on this transaction may not be empty."""
+        """Return the identity for another producer to attach to. From then on the transaction may have its records."""
         identity = self.producer_identity
         self._is_shared = not self.is_attached
         return identity
