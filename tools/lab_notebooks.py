@@ -25,7 +25,8 @@ FOLDER: Final = Path(__file__).resolve().parent.parent / "examples" / "notebooks
 _HOW: Final = """\
 Each step shows the clients, the requests on the wire and the log side by side. In a log `○` is a record of an open
 transaction and `×` one of an aborted one; `0/1#2` is producer id 0, epoch 1, sequence 2. On the wire `→` is a request,
-`←` an answer, `✗` one that is lost, `‖` one that the network holds. All brokers are in this process."""  # noqa: RUF001
+`←` an answer, `✗` one that is lost, `‖` one that the network holds. Brokers are in this process; what is killed in
+a scene is a process of its own."""  # noqa: RUF001
 _VALUES: Final = "## What was recorded\n\nRequests and answers are values. Those of the first steps:"
 _RECORDED: Final = """\
 for frame in protected.played.frames[:3]:

@@ -39,6 +39,11 @@ wire and the log side by side, and ends with a verdict that is computed from wha
 duplicate, the loss or the zombie is seen to happen. Brokers run inside the command, with their data in memory: nothing else is needed, and
 nothing is left behind. All scenes together take some twenty seconds.
 
+What dies is a process of its own and ends by SIGKILL: the coordinator of scene 7, which is one broker of a cluster, and the drivers of scene 11,
+which run the steps of a pipeline without Spark. In scene 12 no process dies: the first coordinator lives on, and does not know that it was replaced. The
+clusters of scenes 7 and 12 coordinate through a model of ZooKeeper in memory, where a broker's session is ended at once instead of after
+`zookeeper.session.timeout.ms`.
+
 ```console
 $ semel lab --list
 $ semel lab --scene 1
@@ -63,6 +68,10 @@ The same scenes are notebooks, step by step, with the outputs of a run: `example
 `semel lab` 在真实的 broker 上用真实的故障展示 exactly-once 如何工作。每个场景并排显示客户端的状态、网络上的请求和日志，最后给出根据读回的数据
 计算出来的结论。关闭保护再演一遍，就能看到重复、丢失或僵尸真的发生。broker 在命令内部运行，数据在内存中：不需要别的东西，也不会留下任何东西。
 所有场景加起来大约二十秒。
+
+死去的都是单独的进程，由 SIGKILL 结束：场景 7 的协调者（集群中的一个 broker），以及场景 11 的 driver（执行流水线的各个步骤，但没有 Spark）。场景 12 没有进程
+死去：第一个协调者仍然活着，只是不知道自己已被取代。场景 7 和 12 的集群通过内存中的 ZooKeeper 模型协调，其中 broker 的会话立即结束，而不是等到
+`zookeeper.session.timeout.ms` 之后。
 
 <!-- not run: the English page has the same -->
 ```console

@@ -157,10 +157,10 @@ CHINESE: Final[dict[str, str]] = {
         "It sends the batch again. Without numbers the broker takes it for a new one, and writes it a second time."
     ): "它重发该批次。没有编号，broker 把它当作新的批次，又写了一次。",
     (
-        "Broker {coordinator} coordinates the transactions of this producer, broker {leader} has the "
-        "partition. The decisions of the coordinator are in a log with {copies} replicas."
+        "Broker {coordinator}, a process of its own, coordinates the transactions of this producer, broker "
+        "{leader} has the partition. The decisions of the coordinator are in a log with {copies} replicas."
     ): (
-        "broker {coordinator} 协调这个生产者的事务，broker {leader} 持有"
+        "broker {coordinator} 是一个单独的进程，它协调这个生产者的事务，broker {leader} 持有"
         "分区。协调者的决定保存在有 {copies} 个副本的日志里。"
     ),
     (
@@ -177,16 +177,18 @@ CHINESE: Final[dict[str, str]] = {
     ): ("PREPARE_COMMIT 一旦写进协调者的日志，提交就是最终的；标记随后写入。如果协调者死在两者之间，谁来完成？"),
     "replicas of __transaction_state": "__transaction_state 的副本",
     (
-        "Broker {coordinator} is killed. Broker {successor} has a replica of the log, finds PREPARE_COMMIT "
-        "without COMPLETE, and writes the markers."
+        "The process of broker {coordinator} is killed with SIGKILL. Broker {successor} has a replica of the "
+        "log, finds PREPARE_COMMIT without COMPLETE, and writes the markers."
     ): (
-        "broker {coordinator} 被杀死。broker {successor} 有日志的副本"
+        "broker {coordinator} 的进程被 SIGKILL 杀死。broker {successor} 有日志的副本"
         "，发现 PREPARE_COMMIT 之后没有 COMPLETE，于是写入标记。"
     ),
     (
-        "Broker {coordinator} is killed, and with it the only copy of the decision. The producer was told "
-        "that its transaction is committed; no broker that is left knows of it."
-    ): ("broker {coordinator} 被杀死，决定的唯一副本也随之消失。生产者被告知事务已提交；剩下的 broker 都不知道。"),
+        "The process of broker {coordinator} is killed with SIGKILL, and with it the only copy of the "
+        "decision. The producer was told that its transaction is committed; no broker that is left knows of it."
+    ): (
+        "broker {coordinator} 的进程被 SIGKILL 杀死，决定的唯一副本也随之消失。生产者被告知事务已提交；剩下的 broker 都不知道。"
+    ),
     "replicas of the decision": "决定的副本数",
     (
         "A transaction is open on the partition: its first record is at offset 0, and so is the last stable "

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from semel.blocking import Admin, Consumer, Producer
 from semel.errors import SemelError
+from semel.lab.killable_broker import KillableBroker
 from semel.lab.log_view import LogView, read_log
 from semel.lab.words import Text
 from semel.testing.broker import Broker
@@ -73,6 +74,7 @@ class Stage:
         self._partitions: list[TopicPartition] = []
         self._shown: set[str] = set()
         self._told = 0
+        self._topic_names: dict[UUID, str] = {}
         self._admin: Admin | None = None
 
     def __enter__(self) -> Stage:
@@ -94,14 +96,20 @@ class Stage:
         return broker
 
     def cluster(self, **settings: Any) -> Cluster:
-        """Three brokers in memory. What they say to each other is recorded, too."""
+        """Three brokers in memory, or as many as ``brokers`` says. Requests between them are recorded, too."""
         cluster = Cluster(**{"brokers": 3, "group_initial_rebalance_delay_ms": 0, **settings})
-        names: dict[UUID, str] = {}
         for node_id, broker in cluster.brokers.items():
-            broker.faults.observer = WireTrace(self._observed, server=f"broker {node_id}", names=names)
+            broker.faults.observer = self._trace(node_id)
         self._held.enter_context(cluster)
         self._servers = cluster.bootstrap_servers
         return cluster
+
+    def killable_broker(self, cluster: Cluster, **settings: Any) -> KillableBroker:
+        """One more broker of this cluster, in memory as well, as a process of its own."""
+        node_id = len(cluster.brokers) + 1
+        broker = KillableBroker(cluster, node_id, settings, observer=self._trace(node_id))
+        self._held.callback(broker.close)
+        return broker
 
     def topic(self, name: str, *, partitions: int = 1, shown: bool = True, **how: Any) -> None:
         """A new topic, whose logs the audience sees."""
@@ -208,6 +216,9 @@ class Stage:
     def skip(self) -> None:
         """What has passed since the last step was only preparation, and is not shown."""
         self._told = len(self.wire)
+
+    def _trace(self, node_id: int) -> WireTrace:
+        return WireTrace(self._observed, server=f"broker {node_id}", names=self._topic_names)
 
     def _observed(self, event: WireEvent) -> None:
         if event.client_id != LAB:

@@ -8,6 +8,7 @@ requests wait; meanwhile the leader receives nothing from its sessions.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from random import Random
 from typing import Any, Final, cast
@@ -33,12 +34,18 @@ class ModelServer:
         self._behind: deque[Transaction] = deque()
         self._is_cut_off = False
         self._reached: asyncio.Future[None] = self._loop.create_future()
-        self.connections: dict[_ServedConnection, None] = {}
+        self.connections: dict[ServedConnection, None] = {}
         self.tree = Tree()
         ensemble.agreed.append(self._agreed)
 
     async def start(self) -> None:
-        self._listener = await self._network.listen(self.name, PORT, lambda: _ServedConnection(self, self._ensemble))
+        self._listener = await self._network.listen(self.name, PORT, lambda: ServedConnection(self, self._ensemble))
+
+    async def serve(self, connection: socket.socket) -> ServedConnection:
+        """Serve the session of another process, which has the other end of this connected socket."""
+        loop = asyncio.get_running_loop()
+        _, served = await loop.connect_accepted_socket(lambda: ServedConnection(self, self._ensemble), connection)
+        return served
 
     def stop(self) -> None:
         """Stop this server; the ensemble continues without it."""
@@ -88,7 +95,9 @@ class ModelServer:
         reached.set_result(None)
 
 
-class _ServedConnection(asyncio.Protocol):
+class ServedConnection(asyncio.Protocol):
+    """One session's connection, as the server has it."""
+
     def __init__(self, server: ModelServer, ensemble: Ensemble) -> None:
         self._server = server
         self._ensemble = ensemble
