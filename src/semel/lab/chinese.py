@@ -1,4 +1,4 @@
-"""The texts of the lab in Chinese, by the English text that stands in the scenes. A test finds one that is missing."""
+"""The texts of the lab in Chinese, keyed by their English text in the scenes. A test fails if one is missing."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
     python -m semel.lab.driver_process SERVERS FIRST LAST transaction|plain
 
-It is what a driver of Spark does for the batches of a pipeline: take over the transactional id, ask where the group is,
-and for each batch decide, write, send offsets, commit; ``plain`` writes without a transaction. It prints the number of
-the batch with what it has decided (``runs`` or ``skips``), with each step that it has come to, and with ``done``, and
-waits for a line after each.
+It does what a Spark driver does for the batches of a pipeline: initialize the transactional id, read the committed
+offsets of the group, and for each batch decide, write, send offsets, commit; ``plain`` writes without a transaction.
+It prints the number of the batch with its decision (``runs`` or ``skips``), with each step once that is done, and with
+``done``, and waits for a line after each.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(servers: str, first: str, last: str, kind: str) -> int:
 
 
 def value_of(number: int) -> str:
-    """The output of a batch."""
+    """The value of the record that a batch writes."""
     return f"batch-{number}"
 
 
@@ -78,7 +78,7 @@ def _transaction(producer: Producer, number: int) -> Iterator[str]:
 def _plain(servers: str, admin: Admin, number: int) -> Iterator[str]:
     planned, written, offsets_sent, committed = STEPS
     yield planned
-    # A producer for each batch: one that is open asks for its id at a time of its own, before or after the kill.
+    # A producer for each batch: one that stays open requests its producer id at any time, before the kill or after it.
     with Producer(bootstrap_servers=servers, client_id=_CLIENT) as producer:
         producer.send(OUTPUT, value_of(number).encode()).result()
     yield written

@@ -2,8 +2,8 @@
 
 The process (``broker_process.py``) has two ties to this one: its session with the cluster's model of ZooKeeper, over a
 pair of connected sockets, and the address at which clients and other brokers reach it. That address is a port of this
-process, which forwards to the port of the broker. So what passes is recorded in the order in which it passes, as with
-the brokers of this process, and faults can happen to it.
+process, which forwards to the port of the broker. So requests to it are recorded in one order with those to the brokers
+of this process, and faults can happen to them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _BUFFER_BYTES: Final = 65_536
 
 
 class KillableBroker:
-    """It has joined the cluster once it is made. Settings are Kafka's, with ``_`` for ``.``. Raises ``SemelError``.
+    """One more broker of a cluster, in a process of its own. It has joined the cluster when the constructor returns.
 
-    ``observer`` receives what passes between the broker and its clients, other brokers among them.
+    Settings are Kafka's, with ``_`` for ``.``. ``observer`` receives the requests of clients and of other brokers, and
+    the responses. Raises ``SemelError`` if the broker cannot be started.
     """
 
     def __init__(
@@ -150,13 +151,13 @@ class _Forwarder:
 
 
 class _Forwarding(asyncio.BufferedProtocol):
-    """One connection of a client. A scene sends so little that neither side ever has to be slowed down."""
+    """One connection of a client. There is no flow control, since a scene sends only a few kilobytes."""
 
     def __init__(self, target: asyncio.Future[int]) -> None:
         self._target = target
         self._buffer = bytearray(_BUFFER_BYTES)
         self._unsent = bytearray()
-        """What came before there was a connection to the broker."""
+        """Bytes that were received before there was a connection to the broker."""
         self._client: asyncio.Transport | None = None
         self._broker: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -191,7 +192,7 @@ class _Forwarding(asyncio.BufferedProtocol):
 
 
 class _Answers(asyncio.Protocol):
-    """The connection to the broker: what it sends is sent to the client, and its end is the end of both."""
+    """The connection to the broker: its bytes are sent to the client, and when it ends, the client's is closed."""
 
     def __init__(self, client: asyncio.Transport) -> None:
         self._client = client

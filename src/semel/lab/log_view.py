@@ -1,6 +1,6 @@
 """One partition's log as the lab shows it: every record with its offset and what it is, markers, and the offsets.
 
-It is read with ordinary requests, as any client could, so it is true of a broker in any process.
+It is read with ordinary requests of a client, so the broker may be in any process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Kind(Enum):
     DATA = "data"
     OPEN = "open"
-    """Of a transaction that is not decided, or whose marker has not come."""
+    """A record of a transaction that is not decided, or whose marker has not been written yet."""
     ABORTED = "aborted"
     COMMIT = "commit"
     ABORT = "abort"
@@ -43,13 +43,13 @@ class LogEntry:
 @dataclass(frozen=True, slots=True)
 class LogView:
     name: str
-    """``orders:0``"""
+    """Topic and partition, as ``orders:0``."""
     entries: tuple[LogEntry, ...]
     last_stable_offset: int
     high_watermark: int
 
     def values(self, *kinds: Kind) -> list[str]:
-        """Of records of these kinds; of all records, if none is named."""
+        """The values of the records of these kinds; of all records if no kind is named."""
         wanted = kinds or (Kind.DATA, Kind.OPEN, Kind.ABORTED)
         return [entry.value for entry in self.entries if entry.kind in wanted]
 
@@ -59,7 +59,7 @@ class LogView:
 
 
 def read_log(admin: Admin, partition: TopicPartition) -> LogView:
-    """The whole log of a partition, which is small in a scene."""
+    """Read the whole log of a partition; in a scene it is small."""
     raw = admin.partitions.read_batches(partition, 0)
     aborted = admin.partitions.read_batches(partition, 0, stable_only=True).aborted
     headers = list(iterate_headers(raw.records, allow_partial_tail=True))

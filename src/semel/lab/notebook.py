@@ -22,7 +22,7 @@ from semel.lab.screen import Screen
 
 @dataclass(frozen=True, slots=True)
 class NotebookRun:
-    """A scene that was played. What a cell shows is printed."""
+    """A scene that was played. Its methods print what a cell shows."""
 
     played: Played
     screen: Screen
@@ -32,11 +32,11 @@ class NotebookRun:
         return len(self.played.frames)
 
     def opening(self) -> None:
-        """What to look at, and what is switched on or off."""
+        """Print the title, what to look at, and whether the protection is on or off."""
         _print(self.screen.opening(self.played.scene, protected=self.played.protected))
 
     def step(self, number: int) -> None:
-        """One step, counted from 1; ValueError if there is none."""
+        """Print one step, counted from 1. Raises ``ValueError`` if there is no such step."""
         if not 1 <= number <= self.steps:
             raise ValueError(f"step {number}: this scene has the steps 1 to {self.steps}")
         _print(self.screen.step(self.played.frames[number - 1]))
@@ -46,7 +46,7 @@ class NotebookRun:
 
 
 def run(number: int, *, protected: bool = True, language: str = "en") -> NotebookRun:
-    """Play a scene; ValueError if there is none with this number. Raises ``SceneFailed``."""
+    """Play a scene. Raises ``ValueError`` if there is none with this number, and ``SceneFailed``."""
     try:
         chosen = scene(number)
     except KeyError:

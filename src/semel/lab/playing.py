@@ -1,4 +1,4 @@
-"""Plays a scene before an audience, and judges whether it has shown what it is for."""
+"""Plays a scene, and tells whether its verdict is as it should be, with the protection or without."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Played:
 
     @property
     def is_as_claimed(self) -> bool:
-        """With the protection everything holds; without it something does not."""
+        """Whether every fact holds with the protection, or at least one does not without it."""
         return self.verdict.holds == self.protected
 
 
 def play(scene: Scene, *, protected: bool = True, audience: Callable[[Frame], object] = lambda frame: None) -> Played:
-    """Raises ``SceneFailed`` if something that the scene waits for does not come."""
+    """Play a scene; ``audience`` is called with each step as it ends. Raises ``SceneFailed``."""
     with Stage(protected=protected, audience=audience) as stage:
         verdict = scene.play(stage)
         frames = tuple(stage.frames)

@@ -1,4 +1,4 @@
-"""The log while scenes are played. Clients and brokers would tell of faults there, and these are what a scene shows."""
+"""Switches logging off while scenes are played: clients and brokers would log the faults that a scene shows anyway."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that was counted, and what it should be; without ``wanted`` it is only told."""
+    """Something that was counted, and what it should be; without ``wanted`` it is only shown."""
 
     name: str
     found: object
@@ -50,12 +50,12 @@ class Scene:
     lesson: str
     """What to look at, in two or three sentences."""
     protection: str
-    """What keeps the harm away, and is switched off on demand."""
+    """The mechanism or setting that prevents the harm. It can be switched off."""
     play: Callable[[Stage], Verdict]
 
 
 def repeated(values: Iterable[str]) -> int:
-    """How many of the values are there once more than they should be."""
+    """How many values are surplus: of each value, all occurrences but one."""
     return sum(count - 1 for count in Counter(values).values())
 
 
@@ -65,7 +65,7 @@ def missing(wanted: Iterable[str], found: Iterable[str]) -> int:
 
 
 def inversions(wanted: Sequence[str], found: Sequence[str]) -> int:
-    """How many pairs of values stand in the wrong order; of a value that is there twice, the first counts."""
+    """How many pairs of values are in the wrong order; of a value that occurs twice, the first occurrence counts."""
     places = [found.index(value) for value in wanted if value in found]
     return sum(later < earlier for at, earlier in enumerate(places) for later in places[at + 1 :])
 

@@ -1,11 +1,11 @@
-"""A scene as a process of its own, for the console: what its audience sees is JSON, a line for each step.
+"""A scene as a process of its own, for the console. It prints JSON, a line for each step.
 
     python -m semel.lab.scene_process list
     python -m semel.lab.scene_process play NUMBER protected|unprotected
 
 ``list`` prints the scenes and the texts around them. ``play`` prints each step and waits for a line: ``next`` plays the
-next step, ``rest`` all that are left. It ends with the verdict, or with what went wrong. When standard input ends it
-ends too, so that a scene does not outlive the console that started it. Texts are there in every language.
+next step, ``rest`` all that are left. Its last line is the verdict, or the error. The process ends when its standard
+input does, so that a scene does not outlive the console that started it. Texts are printed in every language.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REST: Final = "rest"
 
 
 class _Audience:
-    """Shows each step, and waits for the word that plays the next one."""
+    """Prints each step, and waits for the line that plays the next one."""
 
     def __init__(self) -> None:
         self._waits = True

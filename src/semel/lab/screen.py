@@ -1,6 +1,6 @@
 """A scene in a terminal: at each step the clients' state, the requests on the wire, and the log, side by side.
 
-Plain text of a fixed width; colours are added where they are wanted and change no width. Chinese characters take two
+The output is plain text of a fixed width; colours are optional and do not change the width. Chinese characters take two
 columns.
 """
 
@@ -44,12 +44,12 @@ _FATES: Final = {
 _SHORTER: Final = (("producer_id=", "pid="), ("transactional_id=", "id="), ("sequence=", "seq="), ("records=1 ", ""))
 
 
-# Behind the client id, in the id of a member.
+# A member id is the client id followed by this.
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Screen:
-    """Makes lines; the caller prints them."""
+    """Formats a scene as lines of text, which the caller prints."""
 
     def __init__(self, *, language: str = "en", colour: bool = False) -> None:
         self._language = language
@@ -68,7 +68,7 @@ class Screen:
         ]
 
     def step(self, frame: Frame) -> list[str]:
-        """One step: what happens, and the three columns."""
+        """One step: the sentence that says what happens, and the three columns."""
         head = wrapped(f"{frame.number}. {frame.text.of(self._language)}", WIDTH)
         titles = [self._say(title) for title in ("clients", "on the wire", "log   ○ open  × aborted")]  # noqa: RUF001
         columns = (list(_client_lines(frame.clients)), list(_wire_lines(frame.wire)), list(_log_lines(frame.logs)))
@@ -122,14 +122,14 @@ def wire_text(event: WireEvent) -> str:
 
 
 def client_name(event: WireEvent) -> str:
-    """The client that asked; ``broker 2`` for one broker that asks another."""
+    """The name of the client that has sent the request; ``broker 2`` if that is a broker."""
     name = event.client_id or "client"
     broker = re.fullmatch(r"semel-broker/(\d+)/.*", name)
     return name if broker is None else f"broker {broker[1]}"
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """Lines of at most this many columns. A line breaks at spaces, behind wide characters, and where it must."""
+    """Lines of at most this many columns, broken at spaces, after wide characters, and in words that are too long."""
     lines, line = [], ""
     for piece in _pieces(text):
         if line and _width(line) + _width(piece.rstrip()) > width:
@@ -144,7 +144,7 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """What must not be broken: a word with the space behind it, or a wide character with the stop behind it."""
+    """The pieces between which a line may break: a word with its space, or a wide character with its punctuation."""
     for found in re.finditer(r"[^\s\u2e80-\uffef]+\s*|[\u2e80-\uffef][，。：；、）]*\s*|\s+", text):  # noqa: RUF001
         yield found[0]
 
@@ -154,7 +154,7 @@ def _width(text: str) -> int:
 
 
 def _extra(text: str) -> int:
-    """The columns that wide characters take beyond one each."""
+    """How many more columns than characters the text takes: one for each wide character."""
     return sum(unicodedata.east_asian_width(character) in "WF" for character in text)
 
 

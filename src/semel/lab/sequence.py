@@ -15,9 +15,9 @@ BROKER: Final = "Broker"
 
 
 def diagram(played: Played, *, steps: Collection[int] | None = None) -> str:
-    """Participants are the clients that said something and the brokers that were asked.
+    """The text of the diagram. Participants are the clients that have sent requests and the brokers that received them.
 
-    ``steps`` are the numbers of those to show; ``None``: all.
+    ``steps`` are the numbers of the steps to show; ``None``: all.
     """
     frames = [frame for frame in played.frames if steps is None or frame.number in steps]
     events = [event for frame in frames for event in frame.wire]
@@ -40,7 +40,7 @@ def _first_sentence(frame: Frame) -> str:
 
 
 def _messages(frame: Frame) -> Iterator[str]:
-    """One line for each message; a request that is lost is told where it is lost."""
+    """One line for each message. A request that is lost has one line, with an arrow of its own."""
     lost = {(event.connection, event.correlation_id) for event in frame.wire if event.passage is Passage.REQUEST_LOST}
     for event in frame.wire:
         name, server, text = client_name(event), _server(event), wire_text(event)
@@ -59,7 +59,7 @@ def _messages(frame: Frame) -> Iterator[str]:
 
 
 def _appended(frame: Frame, logs: dict[str, LogView]) -> Iterator[str]:
-    """What the logs have that they did not have at the step before."""
+    """A line for each log that has changed since the step before: its new records, its last stable offset."""
     for log in frame.logs:
         before = logs.get(log.name)
         known = 0 if before is None else len(before.entries)

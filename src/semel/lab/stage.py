@@ -1,8 +1,8 @@
 """What a scene plays on: a broker or a cluster, clients that are watched, and the record of what happened.
 
-``step`` ends a step of a scene: it takes down what passed on the wire since the last one, how the clients stand and
-what the logs have, and shows that to the audience. All of it is read from outside, by ordinary requests of a client
-with the id ``lab``, which are left out of the record.
+``step`` ends a step of a scene: it records the requests on the wire since the last step, the state of the clients and
+the contents of the logs, and shows them to the audience. Logs are read by ordinary requests of a client with the id
+``lab``, which are left out of the record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from semel.types import TopicPartition
 
 LAB: Final = "lab"
 PATIENCE_S: Final = 60.0
-"""How long a scene waits for what must come. It is not a limit that a scene comes near to on a busy machine."""
+"""The longest time that a scene waits for one thing. Even on a busy machine a scene needs far less."""
 
 _ALWAYS_HIDDEN: Final = frozenset({"ApiVersions", "Metadata", "FindCoordinator", "ListOffsets", "OffsetFetch"})
 _HIDDEN_UNLESS_SHOWN: Final = frozenset({"Fetch", "Heartbeat", "JoinGroup", "SyncGroup", "LeaveGroup", "CreateTopics"})
@@ -37,12 +37,12 @@ T = TypeVar("T")
 
 
 class SceneFailed(SemelError):
-    """A scene could not be played: what it waits for does not come."""
+    """A scene could not be played: something that it waits for did not happen in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientView:
-    """A client's state, in lines."""
+    """The state of a client, as lines of text."""
 
     name: str
     lines: tuple[str, ...]
@@ -66,7 +66,7 @@ class Stage:
         self.protected = protected
         self.frames: list[Frame] = []
         self.wire: list[WireEvent] = []
-        """Everything that passed, of all APIs, but for what the lab asks itself."""
+        """The requests and responses of all APIs and of all clients but the lab's own."""
         self._audience = audience
         self._held = ExitStack()
         self._servers = ""
@@ -112,14 +112,16 @@ class Stage:
         return broker
 
     def topic(self, name: str, *, partitions: int = 1, shown: bool = True, **how: Any) -> None:
-        """A new topic, whose logs the audience sees."""
+        """Create a topic. The audience sees the logs of its partitions, unless ``shown`` is false."""
         assigned = how.get("assignments")
         self.admin.topics.create(name, partitions=None if assigned else partitions, **how)
         if shown:
             self._partitions += [TopicPartition(name, index) for index in range(partitions)]
 
     def producer(self, name: str, **settings: Any) -> Producer:
-        """A producer under this client id, whose state the audience sees; its transactional id is taken over."""
+        """A producer with this client id, whose state the audience sees. With a transactional id it is
+        initialized, which fences earlier producers of that id.
+        """
         quick = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 20, "linger_ms": 0}
         producer = Producer(bootstrap_servers=self._servers, client_id=name, **{**quick, **settings})
         self._held.callback(producer.close, timeout_ms=0)
@@ -129,7 +131,7 @@ class Stage:
         return producer
 
     def consumer(self, name: str, **settings: Any) -> Consumer:
-        """A consumer under this client id, whose position the audience sees."""
+        """A consumer with this client id, whose positions the audience sees."""
         quick = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50, "retry_backoff_ms": 5}
         consumer = Consumer(bootstrap_servers=self._servers, client_id=name, **{**quick, **settings})
         self._held.callback(consumer.close)
@@ -137,22 +139,22 @@ class Stage:
         return consumer
 
     def watch(self, name: str, lines: Callable[[], Iterable[str]]) -> None:
-        """Something else whose state the audience sees, as a reader's records."""
+        """Show the state of something else under this name, for example the records that a reader has seen."""
         self._clients[name] = lines
 
     def forget(self, name: str) -> None:
-        """Stop showing this client: it is gone."""
+        """Stop showing this client, which has been closed."""
         del self._clients[name]
 
     def show(self, *apis: str) -> None:
-        """Show these requests, too, which are left out where they only distract."""
+        """Show requests of these APIs, too, which are left out by default."""
         self._shown.update(apis)
 
     # What a scene looks at
 
     @property
     def servers(self) -> str:
-        """Where clients in other processes connect."""
+        """The bootstrap servers, for clients in other processes."""
         return self._servers
 
     @property
@@ -196,7 +198,7 @@ class Stage:
             time.sleep(_PAUSE_S)
 
     def events(self, api: str, client: str | None = None) -> list[WireEvent]:
-        """What passed of an API, of one client or of all."""
+        """The requests and responses of an API, of one client or of all."""
         return [event for event in self.wire if event.api == api and client in (None, event.client_id)]
 
     # The audience
@@ -214,7 +216,7 @@ class Stage:
         return frame
 
     def skip(self) -> None:
-        """What has passed since the last step was only preparation, and is not shown."""
+        """Do not show the requests since the last step, which were only preparation."""
         self._told = len(self.wire)
 
     def _trace(self, node_id: int) -> WireTrace:

@@ -1,4 +1,4 @@
-"""Texts of the lab in the language of the audience. Kafka's terms are the same in all of them."""
+"""Texts of the lab in the language of the audience. Kafka's terms are the same in all languages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LANGUAGES: Final = ("en", "zh")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A sentence with values in braces, and the values."""
+    """A sentence with names in braces, and the values that replace them."""
 
     template: str
     values: Mapping[str, object] = field(default_factory=dict)
@@ -27,5 +27,5 @@ class Text:
 
 
 def translated(text: str, language: str) -> str:
-    """The text itself, where it has no translation."""
+    """Return the translation of a text; the text itself if it has none."""
     return CHINESE.get(text, text) if language == "zh" else text

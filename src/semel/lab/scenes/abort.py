@@ -1,4 +1,4 @@
-"""Scene 6: a program fails in the middle of a transaction; its records are never seen, its offsets come back."""
+"""Scene 6: a program fails in the middle of a transaction; neither its records nor its offsets count."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _play(stage: Stage) -> Verdict:
 
 
 def _work(stage: Stage, consumer: Consumer, producer: Producer) -> None:
-    """Read what there is and write an invoice for each; in a transaction, with the offsets."""
+    """Read all orders and write an invoice for each; with the protection in one transaction with the offsets."""
     if stage.protected:
         producer.begin()
 

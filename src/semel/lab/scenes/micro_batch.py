@@ -1,8 +1,8 @@
 """Scene 11: the driver of a Spark micro-batch is killed at each of its steps, and started again.
 
-The driver is a process that is really killed. There is no Spark in it: a start takes longer than all other scenes
-together. The steps, the note beside the committed offset and the decision whether a batch has to run again are those of
-``semel.spark``; ``make demo`` and ``make campaign-spark`` kill real Spark drivers.
+The driver is a process that is really killed. There is no Spark in it: starting Spark takes longer than all other
+scenes together. The steps, the note beside the committed offset and the decision whether a batch has to run again are
+those of ``semel.spark``; ``make demo`` and ``make campaign-spark`` kill real Spark drivers.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def _play(stage: Stage) -> Verdict:
 
 
 class _Drivers:
-    """Processes of the driver, one after the other. Each begins with the batch in which the one before was killed."""
+    """The driver's processes, one after the other. Each begins with the batch in which the one before was killed."""
 
     def __init__(self, stage: Stage) -> None:
         self.kills = 0
         self.decisions: list[str] = []
-        """About the batch in which the driver before was killed."""
+        """What each driver decided about the batch in which the one before was killed: ``RUNS`` or ``SKIPS``."""
         self._stage = stage
         self._ends: list[str] = []
 

@@ -25,7 +25,7 @@ _COMPARED: Final = {
 
 @dataclass(slots=True)
 class _Listener:
-    """What one member was told while another joined."""
+    """The listener of one member: it collects the partitions that the member had to give up."""
 
     revoked: list[TopicPartition] = field(default_factory=list)
 
@@ -38,12 +38,12 @@ class _Listener:
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """What the arrival of the third member has cost."""
+    """How many partitions the rebalance for the third member has affected."""
 
     interrupted: int
-    """Partitions that a member had to give up and got back: nothing was read of them meanwhile."""
+    """Partitions that a member had to give up and got back: meanwhile nothing was read from them."""
     moved: int
-    """Partitions that changed hands."""
+    """Partitions that have another owner than before."""
 
 
 def _play(stage: Stage) -> Verdict:

@@ -1,4 +1,4 @@
-"""Scene 8: a producer hangs with an open transaction; its coordinator ends the transaction when its time is over."""
+"""Scene 8: a producer hangs with an open transaction; after ``transaction.timeout.ms`` the coordinator aborts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scene 2: five batches are under way, their answers are lost, and all of them come again."""
+"""Scene 2: five batches are in flight, their responses are lost, and all of them are sent again."""
 
 from __future__ import annotations
 

@@ -79,13 +79,13 @@ def _play_with_zombie(stage: Stage) -> Verdict:
 
 
 def _answers(stage: Stage) -> list[tuple[str, ...]]:
-    """The errors in each answer to a WriteTxnMarkers."""
+    """The errors of each response to a WriteTxnMarkers request."""
     return [event.errors for event in stage.events(_MARKERS) if event.passage is Passage.ANSWER]
 
 
 @contextmanager
 def _unchecked_markers() -> Iterator[None]:
-    """Takes the check of markers out of the brokers of this process. There is no setting for it."""
+    """A context in which no broker of this process checks markers. There is no setting for that."""
     sound = ProducerStates.check_marker
 
     def check_marker(self: ProducerStates, *rest: Any, **more: Any) -> Any:
