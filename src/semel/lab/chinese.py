@@ -116,7 +116,7 @@ CHINESE: Final[dict[str, str]] = {
     (
         "Instance a wakes up and goes on under its old epoch: it is refused. It is a zombie, and can do no harm."
     ): "实例 a 醒来，用旧的 epoch 继续：被拒绝。它是僵尸（zombie），但已无法造成危害。",
-    "Instance a wakes up, writes the rest and commits. Both are believed.": "实例 a 醒来，写完剩下的并提交。两个实例都被接受了。",
+    "Instance a wakes up, writes the rest and commits. Both commits succeed.": "实例 a 醒来，写完剩下的并提交。两个实例都被接受了。",
     "commits of the zombie that were refused": "被拒绝的僵尸提交",
     "A transaction with a and b is committed. Both readers see it.": "包含 a 和 b 的事务已提交。两个消费者都看到了。",
     (
@@ -260,12 +260,13 @@ CHINESE: Final[dict[str, str]] = {
     # 9
     "A rebalance in its phases, and four assignors": "再均衡的各个阶段，以及四种分配策略",
     (
-        "When a member joins, all join again under the next generation, one of them deals the partitions out, and each "
-        "is told its share. Eager assignors take everything away first; a cooperative one takes only what moves."
-    ): "有成员加入时，所有成员在下一个 generation 重新加入，其中一个分配分区，每个成员得到自己的一份。eager 策略先全部收回；cooperative 策略只收回要移动的。",
+        "When a member joins, all join again under the next generation, the leader among them assigns the partitions, "
+        "and each receives its share. Eager assignors take everything away first; a cooperative one takes only what "
+        "moves."
+    ): "有成员加入时，所有成员在下一个 generation 重新加入，其中的 leader 分配分区，每个成员得到自己的一份。eager 策略先全部收回；cooperative 策略只收回要移动的。",
     "cooperative rebalancing (cooperative-sticky)": "协作式再均衡（cooperative-sticky）",
     (
-        "{assignor}: a third member joins. All join again (JoinGroup), the leader deals partitions out (SyncGroup). "
+        "{assignor}: a third member joins. All join again (JoinGroup), the leader assigns the partitions (SyncGroup). "
         "Generations: {rounds}. Partitions taken away and given back: {interrupted}. Partitions that change hands: "
         "{moved}."
     ): "{assignor}：第三个成员加入。所有成员重新加入（JoinGroup），leader 分配分区（SyncGroup），经过 {rounds} 个 generation。{interrupted} 个分区被收回又还回，{moved} 个换了主人。",

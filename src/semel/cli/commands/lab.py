@@ -1,4 +1,4 @@
-"""``semel lab``: scenes that show how exactly-once works, on a broker in this process."""
+"""``semel lab``: scenes that show how exactly-once works, on brokers of their own."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def add_parser(commands: Subcommands) -> None:
         "  semel lab --lang zh\n\n"
         "Each scene shows the clients, the requests on the wire and the log side by side, and ends with a verdict\n"
         "that is computed from what happened. Without its protection the duplicate, the loss or the zombie is seen\n"
-        "to happen. Brokers are in this process, their data in memory; nothing else is touched. docs/lab.md has\n"
-        "the scenes as pictures.\n"
+        "to happen. Brokers are in this process, their data in memory; what is killed is a process of its own;\n"
+        "nothing else is touched. docs/lab.md has the scenes as pictures.\n"
         "Exit code 5: a verdict is not as it should be.",
         _run,
     )

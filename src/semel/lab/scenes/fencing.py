@@ -47,7 +47,7 @@ def _play(stage: Stage) -> Verdict:
             "Instance a wakes up and goes on under its old epoch: it is refused. It is a zombie, and can do no harm."
         )
     else:
-        stage.step("Instance a wakes up, writes the rest and commits. Both are believed.")
+        stage.step("Instance a wakes up, writes the rest and commits. Both commits succeed.")
     found = stage.read("invoices")
     return Verdict(
         (

@@ -104,7 +104,7 @@ def _third_member_joins(stage: Stage, assignor: str) -> _Moved:
     moved = sum(before[partition] != after[partition] for partition in before)
     interrupted = sum(before[partition] == after[partition] for partition in revoked)
     stage.step(
-        "{assignor}: a third member joins. All join again (JoinGroup), the leader deals partitions out (SyncGroup). "
+        "{assignor}: a third member joins. All join again (JoinGroup), the leader assigns the partitions (SyncGroup). "
         "Generations: {rounds}. Partitions taken away and given back: {interrupted}. Partitions that change hands: "
         "{moved}.",
         assignor=assignor,
@@ -135,8 +135,9 @@ REBALANCE: Final = Scene(
     "rebalance",
     "A rebalance in its phases, and four assignors",
     (
-        "When a member joins, all join again under the next generation, one of them deals the partitions out, and each "
-        "is told its share. Eager assignors take everything away first; a cooperative one takes only what moves."
+        "When a member joins, all join again under the next generation, the leader among them assigns the partitions, "
+        "and each receives its share. Eager assignors take everything away first; a cooperative one takes only what "
+        "moves."
     ),
     "cooperative rebalancing (cooperative-sticky)",
     _play,
