@@ -85,6 +85,15 @@ def test_a_transaction_is_told_line_by_line() -> None:
     ]
 
 
+def test_an_address_without_a_host_is_of_this_machine() -> None:
+    with (
+        Broker() as broker,
+        tracing("--listen", ":0", "--to", f":{broker.port}") as (_, proxy),
+        Producer(bootstrap_servers=f"127.0.0.1{proxy}") as producer,
+    ):
+        assert producer.send("invoices", b"1", partition=0).result(PATIENCE_S).offset == 0
+
+
 def test_json_has_a_document_on_each_line_and_quiet_leaves_out_what_clients_do_by_themselves() -> None:
     with Broker() as broker:
         printed = traced_transaction(broker, "--json", "--quiet")

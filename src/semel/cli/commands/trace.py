@@ -68,14 +68,16 @@ def _run(options: argparse.Namespace) -> int:
     from semel.wire.apis import APIS
 
     listen, to = (Address(*parse_address(name, getattr(options, name[2:]))) for name in ("--listen", "--to"))
-    if not to.host or not to.port:
+    if not to.host:  # ``:9092``, a broker on this machine.
+        to = to._replace(host="127.0.0.1")
+    if not to.port:
         raise UsageError(f"--to {options.to}: it takes the form HOST:PORT, with a port from 1 to 65535")
     names = {api.name.lower(): api.name for api in APIS.values()}
     for name in options.only:
         if name.lower() not in names:
             raise UsageError(f"--only {name}: there is no such API; names are those of Kafka, as in EndTxn")
     only = {names[name.lower()] for name in options.only}
-    to_brokers, to_clients = broker_tls(options, options.to), _client_tls(options.certificate)
+    to_brokers, to_clients = broker_tls(options, str(to)), _client_tls(options.certificate)
     printer = _Printer(as_json=options.json, only=only, without=_QUIET - only if options.quiet else frozenset())
     try:
         check_free(listen.host, listen.port)
