@@ -53,12 +53,12 @@ def removes_a_folder_without_a_topic_id(patch: pytest.MonkeyPatch) -> None:
 
 
 def believes_every_index(patch: pytest.MonkeyPatch) -> None:
-    def vouched_for(
+    def verified_contents(
         segment: Segment, checksums: SegmentChecksums, contents: list[bytes], end_offset: int
     ) -> list[bytes]:
         return contents
 
-    patch.setattr(index_loading, "_vouched_for", vouched_for)
+    patch.setattr(index_loading, "_verified_contents", verified_contents)
 
 
 def believes_every_log_start(patch: pytest.MonkeyPatch) -> None:

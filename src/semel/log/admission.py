@@ -48,7 +48,7 @@ def takes_batches_as_they_are(config: LogConfig) -> bool:
     )
 
 
-def is_plainly_good(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+def passes_quick_header_check(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
     """Whether a quick check of header and checksum accepts the batch. If ``False``, ``admit`` decides.
 
     Valid only if ``takes_batches_as_they_are(config)``. The records are not checked here.

@@ -234,7 +234,7 @@ class BatchCheck:
         self._walk, self._block = None, b""
 
 
-def is_plainly_sound(records: memoryview, header: BatchHeader) -> bool:
+def passes_quick_record_check(records: memoryview, header: BatchHeader) -> bool:
     """Whether a quick check accepts the records of this batch. If ``False``, a ``BatchCheck`` decides.
 
     A compressed batch is never accepted here.

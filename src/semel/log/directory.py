@@ -36,7 +36,7 @@ from semel.log.recovery.opening import DELETED_FOLDER_SUFFIX, Unavailable
 from semel.log.recovery.startup import Startup
 from semel.log.topic_logs import TopicLogs
 from semel.log.truncations import Failures, Truncations
-from semel.log.worker import Worker, done_by, told
+from semel.log.worker import Worker, done_by, wait_for_callback
 from semel.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -107,9 +107,9 @@ class LogDirectory:
         """The free space of the disk."""
         return self._disk.free_bytes(self.path)
 
-    def give_room(self) -> bool:
+    def release_reserve(self) -> bool:
         """On a full disk: release the space that the journal has in reserve. Returns whether there was any."""
-        return self._journal is not None and self._journal.give_room()
+        return self._journal is not None and self._journal.release_reserve()
 
     # Opening
 
@@ -130,19 +130,19 @@ class LogDirectory:
     @property
     def machine_died(self) -> bool:
         """Whether records that an earlier run did not sync may be lost, and the cluster does not know it yet
-        (``losses_told``)."""
+        (``losses_reported``)."""
         return self._read_last_run().machine_died
 
-    async def losses_told(self) -> None:
+    async def losses_reported(self) -> None:
         """Record that the broker has left the in-sync sets of the partitions that may have lost records. Raises
         ``OSError``.
 
-        Until this has returned, every start sets ``machine_died`` and ``is_shorter_than_promised`` again.
+        Until this has returned, every start sets ``machine_died`` and ``has_lost_acknowledged_records`` again.
         """
         last_run, but = self._read_last_run(), [(log.topic_id, log.partition) for log in self._damaged]
-        await done_by(self._folder_worker, self._loop, lambda: last_run.told(but=but))
+        await done_by(self._folder_worker, self._loop, lambda: last_run.losses_reported(but=but))
         for log in self.logs.values():
-            log.is_shorter_than_promised = False
+            log.has_lost_acknowledged_records = False
 
     def report_damage(self, log: PartitionLog, reason: str) -> None:
         """Take a log offline because a batch in the middle of it is damaged. Other brokers have the batch.
@@ -330,9 +330,9 @@ class LogDirectory:
         """Empty logs, so that each begins at its offset. Otherwise like ``truncate_soon``."""
         self._truncations.soon(wanted, then, restart=True)
 
-    def when_at_rest(self, logs: Iterable[PartitionLog], callback: Callable[[], None]) -> None:
+    def when_unused(self, logs: Iterable[PartitionLog], callback: Callable[[], None]) -> None:
         """Call ``callback`` once no group commit and no checkpoint uses these logs, which are suspended."""
-        self._require_committer().when_settled(logs, lambda: self._checkpointer.when_rested(callback))
+        self._require_committer().when_settled(logs, lambda: self._checkpointer.when_no_checkpoint_runs(callback))
 
     def write_offsets(self) -> None:
         """Write the checkpoint files with the current offsets of the logs. Raises ``OSError``."""
@@ -366,7 +366,7 @@ class LogDirectory:
         try:
             await done_by(self._folder_worker, self._loop, persist)
         except OSError as error:
-            if error.errno not in NO_ROOM or not self.give_room():
+            if error.errno not in NO_ROOM or not self.release_reserve():
                 raise
             await done_by(self._folder_worker, self._loop, persist)
 
@@ -389,8 +389,8 @@ class LogDirectory:
         calls ``kill``.
         """
         if self._committer is not None:
-            await told(self._loop, self._committer.when_idle)
-            await told(self._loop, self._checkpointer.close)
+            await wait_for_callback(self._loop, self._committer.when_idle)
+            await wait_for_callback(self._loop, self._checkpointer.close)
         clean = not self._checkpointer.failing
         if self._journal is not None:
             forget = all(log.recovery_point == log.log_end_offset for log in self.logs.values())

@@ -22,9 +22,9 @@ from uuid import UUID
 from zlib import crc32
 
 from semel.errors import DecodeError, ErrorCode, KafkaError
-from semel.log import lookup
-from semel.log.admission import admit, is_plainly_good, takes_batches_as_they_are
-from semel.log.batch_check import EFFORT_AT_ONCE_MAX, BatchCheck, is_plainly_sound
+from semel.log import timestamp_lookup
+from semel.log.admission import admit, passes_quick_header_check, takes_batches_as_they_are
+from semel.log.batch_check import EFFORT_AT_ONCE_MAX, BatchCheck, passes_quick_record_check
 from semel.log.config import LogConfig
 from semel.log.disk import Disk
 from semel.log.durability.checkpointing import CheckpointState
@@ -33,7 +33,6 @@ from semel.log.durability.snapshot_files import SnapshotFiles
 from semel.log.durability.sync_progress import SyncProgress
 from semel.log.leader_epochs import EpochEndOffset, LeaderEpochs
 from semel.log.log_errors import does_not_follow, out_of_range, read_failed, refusal, write_failed
-from semel.log.lookup import TimestampOffset
 from semel.log.outcomes import Appended, Isolation, Origin, ReadResult
 from semel.log.producers.producer_state import ProducerDescription, ProducerStates
 from semel.log.replica_copies import append_copied, may_follow, read_copy, verify_copy
@@ -42,6 +41,7 @@ from semel.log.segments.reading import aborted_within, read_below
 from semel.log.segments.segment import Segment
 from semel.log.segments.segment_list import Segments
 from semel.log.segments.transaction_index import AbortedTransaction
+from semel.log.timestamp_lookup import TimestampOffset
 from semel.types import Buffer, ProducerIdentity, TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch, parse_marker
 from semel.wire.records import (
@@ -71,8 +71,8 @@ class PartitionLog:
         "durable_offset",
         "epochs",
         "folder",
+        "has_lost_acknowledged_records",
         "high_watermark",
-        "is_shorter_than_promised",
         "is_truncating",
         "last_stable_offset",
         "leader_epoch",
@@ -141,7 +141,7 @@ class PartitionLog:
         self.checkpoints = CheckpointState(log_start_offset)
         self.snapshots = SnapshotFiles(disk, folder)
         # Whether records are lost that this broker may have acknowledged (``recovery/last_run.py``).
-        self.is_shorter_than_promised = False
+        self.has_lost_acknowledged_records = False
         self.truncations = 0
         self.is_truncating = False  # whether a worker truncates it (``truncations.py``): nothing else may change it
 
@@ -311,10 +311,10 @@ class PartitionLog:
             self._takes_batches_as_they_are
             and header is not None
             and header.magic == MAGIC_V2
-            and is_plainly_good(records, header, self._config, now_ms)
+            and passes_quick_header_check(records, header, self._config, now_ms)
         ):
             if check is None:
-                if is_plainly_sound(records, header):
+                if passes_quick_record_check(records, header):
                     return records, header
                 check = BatchCheck(records, self._config, header)
             check.finish()
@@ -441,7 +441,7 @@ class PartitionLog:
         """
         self.durable_offset = self.log_end_offset
         self.high_watermark = self._high_watermark_at_start()
-        self.sync_progress.handed_over_to(self.log_end_offset)
+        self.sync_progress.passed_to_committer(self.log_end_offset)
         self.last_stable_offset = self._compute_last_stable_offset()
         self.producers.forget_completed_below(self.high_watermark)
 
@@ -531,11 +531,11 @@ class PartitionLog:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record at or after ``timestamp``."""
-        return lookup.first_at_or_after(self, timestamp)
+        return timestamp_lookup.first_at_or_after(self, timestamp)
 
     def largest_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp."""
-        return lookup.first_with_largest_timestamp(self)
+        return timestamp_lookup.first_with_largest_timestamp(self)
 
     # Removing
 

@@ -17,5 +17,5 @@ class TopicLogs:
     """The partitions that are kept on this broker. A start makes the missing ones."""
     replicated: frozenset[int] = frozenset()
     """The partitions that have replicas on other brokers."""
-    held_elsewhere: frozenset[int] = frozenset()
+    in_sync_elsewhere: frozenset[int] = frozenset()
     """The partitions with another broker in the in-sync set, from which lost records can be fetched again."""

@@ -52,7 +52,7 @@ class Truncation:
     log_start_before: int
 
 
-class Surroundings(Protocol):
+class TruncationContext(Protocol):
     """What truncations need from the data directory."""
 
     def write_offsets(self) -> None:
@@ -66,7 +66,7 @@ class Surroundings(Protocol):
 
     def journal_failed(self, error: OSError) -> None: ...
 
-    def when_at_rest(self, logs: Iterable[PartitionLog], callback: Callable[[], None]) -> None:
+    def when_unused(self, logs: Iterable[PartitionLog], callback: Callable[[], None]) -> None:
         """Call ``callback`` once no group commit and no checkpoint uses these logs."""
 
     def resume(self, log: PartitionLog) -> None:
@@ -82,7 +82,7 @@ class _Outcome:
 
 class Truncations:
     def __init__(
-        self, path: str, disk: Disk, worker: Worker, directory: Surroundings, now_ms: Callable[[], int]
+        self, path: str, disk: Disk, worker: Worker, directory: TruncationContext, now_ms: Callable[[], int]
     ) -> None:
         self._path = path
         self._disk = disk
@@ -115,11 +115,11 @@ class Truncations:
             if not remaining:
                 then(failed)
 
-        def at_rest() -> None:
+        def logs_unused() -> None:
             for part in parts:
                 self._worker.run(partial(self.carry_out, part), partial(finished, part))
 
-        self._directory.when_at_rest([job.log for job in jobs], at_rest)
+        self._directory.when_unused([job.log for job in jobs], logs_unused)
 
     def at_once(self, log: PartitionLog, offset: int) -> None:
         """Truncate one log in the calling thread. Raises the error if it fails.
@@ -197,13 +197,13 @@ class Truncations:
 
     def _lower(self, planned: Sequence[tuple[Truncation, Cut | None]]) -> None:
         """Step 2: write the checkpoint files, if a log is restarted or has an offset above the cut in these files."""
-        logs = [job.log for job, cut in planned if cut is None or self._says_more(job, cut)]
+        logs = [job.log for job, cut in planned if cut is None or self._is_checkpoint_above(job, cut)]
         if logs:
             self._directory.write_offsets()
         for log in logs:
             persist_log_start(log)  # This writes the recovery point, too.
 
-    def _says_more(self, job: Truncation, cut: Cut) -> bool:
+    def _is_checkpoint_above(self, job: Truncation, cut: Cut) -> bool:
         """Whether a checkpoint file has an offset above the cut.
 
         The recovery point in the partition's own checkpoint may be higher than the one in memory: a checkpoint writes

@@ -66,16 +66,16 @@ async def done_by(worker: Worker, loop: asyncio.AbstractEventLoop, work: Callabl
     return await result
 
 
-async def told(loop: asyncio.AbstractEventLoop, ask: Callable[[Callable[[], None]], None]) -> None:
-    """Wait until the callback that is passed to ``ask`` is called."""
-    told: asyncio.Future[None] = loop.create_future()
+async def wait_for_callback(loop: asyncio.AbstractEventLoop, start: Callable[[Callable[[], None]], None]) -> None:
+    """Call ``start`` with a callback, and wait until the callback is called."""
+    called: asyncio.Future[None] = loop.create_future()
 
-    def tell() -> None:
-        if not told.done():
-            told.set_result(None)
+    def callback() -> None:
+        if not called.done():
+            called.set_result(None)
 
-    ask(tell)
-    await told
+    start(callback)
+    await called
 
 
 class ThreadWorker:

@@ -86,7 +86,7 @@ def restore_metadata(disk: Disk, folder: str, *, accept_loss: bool) -> str | Non
 def _verify_last_run(disk: Disk, folder: str, report: Report) -> None:
     path = f"{folder}/{LAST_RUN_FILE}"
     report.files += disk.exists(path)
-    if (problem := last_run.trouble_in(disk, folder)) is not None:
+    if (problem := last_run.problem_in(disk, folder)) is not None:
         next_start = "takes the machine for one that died: what other brokers have in sync is copied from them"
         report.findings.append(Finding(path, Severity.DERIVED, problem, next_start))
 

@@ -107,7 +107,7 @@ class History:
         assert self.log.log_start_offset == self.start
         assert self.log.high_watermark <= self.confirmed
         self.confirmed = max(self.log.high_watermark, self.start)
-        assert not self.log.is_shorter_than_promised
+        assert not self.log.has_lost_acknowledged_records
 
     def check(self) -> None:
         assert (self.log.log_end_offset, all_bytes(self.log)) == (self.ends()[-1], self.batches)

@@ -82,7 +82,7 @@ def truncates_what_a_group_holds(patch: Patch) -> None:
 
 
 def truncates_what_a_checkpoint_holds(patch: Patch) -> None:
-    patch.setattr(Checkpointer, "when_rested", lambda self, callback: callback())
+    patch.setattr(Checkpointer, "when_no_checkpoint_runs", lambda self, callback: callback())
 
 
 def writes_a_copy_over_the_end_of_a_segment(patch: Patch) -> None:

@@ -143,7 +143,7 @@ class Membership:
         if self._lost:
             await self._leave_in_sync_sets()
         try:
-            await self._node.logs.losses_told()
+            await self._node.logs.losses_reported()
         except OSError as error:
             logger.warning("the next start leaves the in-sync sets again: %s", error)
         # Until the registration no broker leads under these epochs, so it does no harm if only some commits are made.

@@ -59,7 +59,7 @@ def topic_logs(topic: Topic, config: BrokerConfig) -> TopicLogs:
         synced=config.flush is Flush.COMMIT or topic.is_internal,
         partitions=tuple(index for index, state in enumerate(topic.partitions) if config.node_id in state.replicas),
         replicated=frozenset(index for index, state in enumerate(topic.partitions) if len(state.replicas) > 1),
-        held_elsewhere=frozenset(
+        in_sync_elsewhere=frozenset(
             index
             for index, state in enumerate(topic.partitions)
             if any(replica != config.node_id for replica in state.isr)
@@ -78,7 +78,7 @@ def lost_replicas(image: ClusterImage, logs: LogDirectory, config: BrokerConfig)
         log = logs.get(topic_partition)
         if log is None:
             return topic_partition in logs.unavailable
-        return log.is_shorter_than_promised or (logs.machine_died and not log.is_synced)
+        return log.has_lost_acknowledged_records or (logs.machine_died and not log.is_synced)
 
     return frozenset(
         topic_partition

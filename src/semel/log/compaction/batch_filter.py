@@ -74,7 +74,7 @@ class BatchFilter:
             self._with_records.add(header.producer_id)
         kept: list[Record] = []
         horizon_ms = header.delete_horizon_ms
-        if not self._aborted.hold(header):
+        if not self._aborted.contains(header):
             for record in iterate_records(batch):
                 if self._pace.spend(1):
                     yield
@@ -91,7 +91,7 @@ class BatchFilter:
         unchanged = len(kept) == header.record_count and horizon_ms == header.delete_horizon_ms
         if kept:
             return batch if unchanged else _rebuilt(header, kept, horizon_ms)
-        if not ends_segment and not self._live.need(header):
+        if not ends_segment and not self._live.must_keep(header):
             return None
         return batch if unchanged else _emptied(header)
 
@@ -114,7 +114,7 @@ class BatchFilter:
         if header.delete_horizon_ms is not None and self._now_ms < header.delete_horizon_ms:
             return batch
         # Where the marker must stay, it is not emptied: it also holds the latest coordinator epoch.
-        return batch if ends_segment or self._live.need(header) else None
+        return batch if ends_segment or self._live.must_keep(header) else None
 
     def _undecodable(self, header: BatchHeader, batch: memoryview, reason: str) -> Buffer:
         logger.warning("the batch at offset %d stays as it is: %s", header.base_offset, reason)

@@ -111,7 +111,7 @@ class CleaningPass:
             for _, header, batch in segment.batches(place.position, step_bytes=STEP_BYTES):
                 if self._pace.spend_batch(header.size_bytes):
                     yield
-                if header.is_control or aborted.hold(header):
+                if header.is_control or aborted.contains(header):
                     continue
                 keys = yield from self._keys(header, batch)
                 if offset_map.entries + len(keys) > offset_map.entries_max:

@@ -28,7 +28,7 @@ class AbortedTransactions:
             first_offsets.append(entry.first_offset)
             last_offsets.append(entry.last_offset)
 
-    def hold(self, header: BatchHeader) -> bool:
+    def contains(self, header: BatchHeader) -> bool:
         if not header.is_transactional or header.is_control:
             return False
         found = self._by_producer.get(header.producer_id)
@@ -47,7 +47,7 @@ class LiveProducers:
     def __init__(self, entries: Iterable[ProducerEntry]) -> None:
         self._entries = {entry.producer_id: entry for entry in entries}
 
-    def need(self, header: BatchHeader) -> bool:
+    def must_keep(self, header: BatchHeader) -> bool:
         entry = self._entries.get(header.producer_id)
         if entry is None:
             return False

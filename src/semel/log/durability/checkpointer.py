@@ -170,7 +170,7 @@ class Checkpointer:
         self._waiting.append(done)
         self.start()
 
-    def when_rested(self, callback: Callable[[], None]) -> None:
+    def when_no_checkpoint_runs(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once the checkpoint that runs now is over. Another one may follow it."""
         if self._running is None:
             callback()
@@ -260,8 +260,8 @@ class Checkpointer:
             self._failures = 0
             self._release_journal()
         after_this, self._after_this = self._after_this, []
-        for rested in after_this:
-            rested()
+        for callback in after_this:
+            callback()
         if self._wanted and (self._closing or failure is None):
             self.start()
             return

@@ -196,7 +196,7 @@ class Committer:
 
     def _journal_for(self, group: list[Unsynced], size_bytes: int) -> Journal | None:
         journal = self._journal
-        if journal is None or journal.is_overgrown:
+        if journal is None or journal.is_at_size_limit:
             return None
         if sum([len(unsynced.own_files) for unsynced in group]) > DIRECT_FILES_MAX:
             return journal
@@ -230,7 +230,7 @@ class Committer:
 
     def _copied(self, group: list[Unsynced]) -> bool:
         """Write the group to the journal, because its own files could not be opened. Returns whether that succeeded."""
-        if self._journal is None or self._journal.is_overgrown:
+        if self._journal is None or self._journal.is_at_size_limit:
             return False
         try:
             self._journal.append(_entries(group))

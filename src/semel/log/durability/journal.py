@@ -8,8 +8,8 @@ A third file, ``journal.kept``, holds the entries of partitions that could not b
 only copy of acknowledged records, and the other two files are about to be overwritten. It is replaced as a whole.
 
 A file is filled with zeros before it is used: a sync then writes data only, no file system metadata, which halves its
-time. On a full disk these zeros are the reserve: ``give_room`` releases them, so that there is room for the few bytes
-that a deletion has to write.
+time. On a full disk these zeros are the reserve: ``release_reserve`` frees them, so that there is room for the few
+bytes that a deletion has to write.
 
     entry = magic u32, crc32c u32, generation u64, kind u8, topic id 16 bytes, partition i32, base offset i64,
             length u32, payload                         (the CRC covers everything after it)
@@ -31,7 +31,7 @@ from semel.types import Buffer
 from semel.wire.crc import crc32c
 
 FILE_SIZE_BYTES: Final = 64 * 1024 * 1024
-OVERGROWN: Final = 2  # how many times its size the active file may have while the other file cannot be released
+SIZE_LIMIT_FACTOR: Final = 2  # how many times its size the active file may have while the other file cannot be released
 FILE_NAMES: Final = ("journal.0", "journal.1")  # no partition's folder can have such a name
 KEPT_FILE_NAME: Final = "journal.kept"
 
@@ -90,9 +90,9 @@ class Journal:
         return self._other_is_free
 
     @property
-    def is_overgrown(self) -> bool:
+    def is_at_size_limit(self) -> bool:
         """Whether the active file is at its size limit, since failed checkpoints keep the other file in use."""
-        return self._position >= self._size_max * OVERGROWN
+        return self._position >= self._size_max * SIZE_LIMIT_FACTOR
 
     def has_room_for(self, payload_bytes: int, entries: int) -> bool:
         """Whether an append of this size fits into the file without growing it."""
@@ -137,7 +137,7 @@ class Journal:
             self._files[1 - self._active].write(0, bytes(_CRC_END))
 
     def reserve(self) -> None:
-        """Called periodically: write zeros ahead, which ``give_room`` can release. A full disk may refuse them."""
+        """Called periodically: write zeros ahead, which ``release_reserve`` can free. A full disk may refuse them."""
         if not self._lock.acquire(blocking=False):
             return  # An append is running, which writes zeros itself.
         try:
@@ -151,7 +151,7 @@ class Journal:
         finally:
             self._lock.release()
 
-    def give_room(self) -> bool:
+    def release_reserve(self) -> bool:
         """Release the space that is allocated and not in use. Returns whether there was any.
 
         The next append allocates it again, or fails because there is no room.

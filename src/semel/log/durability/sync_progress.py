@@ -22,15 +22,15 @@ class SyncProgress:
         self._new_files: tuple[str, ...] = ()
         self._new_folders: tuple[str, ...] = ()
         self._names_version = 0
-        self.handed_over_to(log_end_offset)
+        self.passed_to_committer(log_end_offset)
 
     # To the committer.
 
     def take(self, log_end_offset: int) -> tuple[Range, ...]:
         """The bytes that were written since the last call."""
-        segment, position, offset = self._handed_over
+        segment, position, offset = self._passed
         if segment is self._segments.active:
-            self.handed_over_to(log_end_offset)
+            self.passed_to_committer(log_end_offset)
             end = segment.size_bytes
             return (Range(segment.file, position, end, offset),) if end > position else ()
         ranges: list[Range] = []
@@ -39,19 +39,19 @@ class SyncProgress:
             if candidate.size_bytes > start:
                 base_offset = offset if candidate is segment else candidate.base_offset
                 ranges.append(Range(candidate.file, start, candidate.size_bytes, base_offset))
-        self.handed_over_to(log_end_offset)
+        self.passed_to_committer(log_end_offset)
         return tuple(ranges)
 
-    def handed_over_to(self, log_end_offset: int) -> None:
+    def passed_to_committer(self, log_end_offset: int) -> None:
         """Note that everything that is written now was passed to the committer."""
         active = self._segments.active
-        self._handed_over: tuple[Segment, int, int] = (active, active.size_bytes, log_end_offset)
+        self._passed: tuple[Segment, int, int] = (active, active.size_bytes, log_end_offset)
 
     def segments_replaced(self, old: Sequence[Segment], following: Segment) -> None:
         """Note that compaction has replaced ``old``, all bytes of which were passed to the committer."""
-        if self._handed_over[0] in old:
+        if self._passed[0] in old:
             # Otherwise ``take`` would return the whole new segment as unsynced.
-            self._handed_over = (following, 0, following.base_offset)
+            self._passed = (following, 0, following.base_offset)
 
     # The partition's own files.
 
@@ -75,7 +75,7 @@ class SyncProgress:
     def cut(self, end_offset: int) -> None:
         """Lower the positions, because the log was truncated to ``end_offset``."""
         self._own_files_synced_to = min(self._own_files_synced_to, end_offset)
-        self.handed_over_to(end_offset)
+        self.passed_to_committer(end_offset)
 
     # Names.
 

@@ -22,7 +22,7 @@ from semel.types import TopicPartition
 from semel.wire.records import iterate_headers
 
 _DERIVED_OF_A_SEGMENT: Final = (".index", ".timeindex", ".txnindex", ".checksums")
-_PROMISES: Final = (
+_OFFSET_FILES: Final = (
     (RECOVERY_POINT_FILE, checkpoints.read_offsets, checkpoints.write_offsets),
     (HIGH_WATERMARK_FILE, checkpoints.read_high_watermarks, checkpoints.write_high_watermarks),
 )
@@ -98,7 +98,7 @@ def lower_recovery_point(disk: Disk, data_folder: str, partition: TopicPartition
 
     The next start reads the log from there and builds derived files again.
     """
-    for name, read, write in _PROMISES:
+    for name, read, write in _OFFSET_FILES:
         path = f"{data_folder}/{name}"
         offsets = read(disk, path)
         if offsets.get(partition, 0) > offset:

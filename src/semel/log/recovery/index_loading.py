@@ -59,7 +59,7 @@ def _load_indexes_of(
         if checksums.end_offset == next_base_offset and segment.size_bytes != checksums.log_size_bytes:
             # A closed segment does not grow. An older copy, from before a compaction, is longer and has other indexes.
             raise DecodeError(f"it has {segment.size_bytes} bytes; it was closed with {checksums.log_size_bytes}")
-        contents = _vouched_for(segment, checksums, contents, end_offset)
+        contents = _verified_contents(segment, checksums, contents, end_offset)
     elif is_checked:
         raise DecodeError(f"{segment.path(CHECKSUMS_SUFFIX)} is missing")
     index, times, aborted = contents
@@ -70,7 +70,9 @@ def _load_indexes_of(
     segment.offset_index, segment.time_index, segment.transaction_index = offset_index, time_index, transaction_index
 
 
-def _vouched_for(segment: Segment, checksums: SegmentChecksums, contents: list[bytes], end_offset: int) -> list[bytes]:
+def _verified_contents(
+    segment: Segment, checksums: SegmentChecksums, contents: list[bytes], end_offset: int
+) -> list[bytes]:
     """The contents of the index files as of the checkpoint. Raises ``DecodeError`` if the segment's files have lost
     something since then."""
     if segment.size_bytes < checksums.log_size_bytes:
@@ -78,7 +80,7 @@ def _vouched_for(segment: Segment, checksums: SegmentChecksums, contents: list[b
     if checksums.end_offset < end_offset:
         raise DecodeError(f"it ended at offset {checksums.end_offset}; what follows begins at {end_offset}")
     for suffix, checksum, content in zip(INDEX_SUFFIXES, checksums.indexes, contents, strict=True):
-        if not checksum.vouches_for(content):
+        if not checksum.matches(content):
             raise DecodeError(f"{segment.path(suffix)} is not what was synced")
     return [content[: checksum.size_bytes] for checksum, content in zip(checksums.indexes, contents, strict=True)]
 

@@ -8,8 +8,8 @@ that registers it.
     boot_id: 3f2c...            of the machine while the broker ran; "clean" after a stop that synced everything
     lost: <topic id> <partition>
 
-The law: a loss that was found stays in the file until the cluster knows it (``told``), however often the process dies
-before. If the file is missing or damaged in a directory with logs, the machine is assumed to have died.
+The law: a loss that was found stays in the file until the cluster knows it (``losses_reported``), however often the
+process dies before. If the file is missing or damaged in a directory with logs, the machine is assumed to have died.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class LastRun:
         if lost != self.lost:
             self._write(self._recorded or _UNKNOWN, lost)
 
-    def told(self, *, but: Iterable[tuple[UUID, int]] = ()) -> None:
+    def losses_reported(self, *, but: Iterable[tuple[UUID, int]] = ()) -> None:
         """Clear the losses, because the cluster knows them: the broker has left the in-sync sets. Raises ``OSError``.
 
         ``but``: the logs whose damage was found since the start. They stay in the file, because the next start has to
@@ -99,7 +99,7 @@ class LastRun:
             self._recorded, self.lost = boot_id, lost
 
 
-def trouble_in(disk: Disk, folder: str) -> str | None:
+def problem_in(disk: Disk, folder: str) -> str | None:
     """The problem with the ``last-run`` file of a data directory, as a text; ``None`` if it is sound or missing."""
     try:
         _decode(read_file(disk, f"{folder}/{LAST_RUN_FILE}"))

@@ -257,7 +257,7 @@ class _Recovery:
         return position, end_offset
 
     def _note(self, segment: Segment, position: int, header: BatchHeader, batch: memoryview) -> None:
-        segment.note(header, position, index_interval_bytes=self._config.index_interval_bytes)
+        segment.index_batch(header, position, index_interval_bytes=self._config.index_interval_bytes)
         if header.partition_leader_epoch >= 0:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.has_producer_id:

@@ -86,27 +86,27 @@ class Opening:
             if name.endswith(DELETED_FOLDER_SUFFIX):
                 self._remove_deleted(name)
             elif topic_partition is not None:
-                self._one_of_many(topic_partition, self._found)
+                self._run_isolated(topic_partition, self._found)
         for topic, described in self.topics.items():
             for partition in described.partitions:
                 topic_partition = TopicPartition(topic, partition)
                 if topic_partition not in self.logs and topic_partition not in self.unavailable:
-                    self._one_of_many(topic_partition, self._missing)
+                    self._run_isolated(topic_partition, self._missing)
 
     def replay_journal(self) -> None:
         for topic_partition in list(self.logs):
-            self._one_of_many(topic_partition, self._replay)
+            self._run_isolated(topic_partition, self._replay)
 
-    def _one_of_many(self, topic_partition: TopicPartition, work: Callable[[TopicPartition], None]) -> None:
+    def _run_isolated(self, topic_partition: TopicPartition, work: Callable[[TopicPartition], None]) -> None:
         """Open one partition. If it fails, the others are opened all the same."""
         try:
             try:
                 work(topic_partition)
             except LostRecords as error:
                 topic = self.topics.get(topic_partition.topic)
-                if topic is None or topic_partition.partition not in topic.held_elsewhere:
+                if topic is None or topic_partition.partition not in topic.in_sync_elsewhere:
                     raise
-                self._open_what_is_left(topic_partition, topic, str(error))
+                self._open_sound_part(topic_partition, topic, str(error))
         except Exception as error:
             topic = self.topics.get(topic_partition.topic)
             self._forget_log(topic_partition)
@@ -127,7 +127,7 @@ class Opening:
         if log is not None:
             log.close()
 
-    def _open_what_is_left(self, topic_partition: TopicPartition, topic: TopicLogs, reason: str) -> None:
+    def _open_sound_part(self, topic_partition: TopicPartition, topic: TopicLogs, reason: str) -> None:
         """Truncate a damaged log to its sound part: other brokers have the rest, and this broker fetches it again.
 
         Every batch is read. If the log cannot be opened even so, its folder is set aside, and an empty log is made.
@@ -169,8 +169,8 @@ class Opening:
             if checkpoint is not None and checkpoint.topic_id != topic_id:
                 checkpoint = None
             partition = topic_partition.partition
-            if (topic_id, partition) in self.suspected and partition in topic.held_elsewhere:
-                self._open_what_is_left(topic_partition, topic, "the last run has found it damaged")
+            if (topic_id, partition) in self.suspected and partition in topic.in_sync_elsewhere:
+                self._open_sound_part(topic_partition, topic, "the last run has found it damaged")
             else:
                 self._open(topic_partition, topic, folder, checkpoint)
 

@@ -146,7 +146,7 @@ class Startup:
         ]
         self._last_run.found_lost(shorter)
         for log in self._logs.values():
-            log.is_shorter_than_promised = (log.topic_id, log.partition) in self._last_run.lost
+            log.has_lost_acknowledged_records = (log.topic_id, log.partition) in self._last_run.lost
         return bool(shorter)
 
     def _keep_journal_of_unavailable(self, entries: Sequence[Entry]) -> None:

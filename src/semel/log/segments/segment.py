@@ -1,8 +1,9 @@
 """One segment: a ``.log`` file and the three indexes derived from it.
 
-The law: the state in memory is the result of ``note`` over the batches of the file, in order. An append writes a batch
-and notes it, recovery notes the batches it reads, so both give the same state. Index entries are kept in memory and
-written to their files at a checkpoint; before that the recovery point is below them, and recovery builds them again.
+The law: the state in memory is the result of ``index_batch`` over the batches of the file, in order. An append writes a
+batch and indexes it, recovery indexes the batches it reads, so both give the same state. Index entries are kept in
+memory and written to their files at a checkpoint; before that the recovery point is below them, and recovery builds
+them again.
 """
 
 from __future__ import annotations
@@ -115,15 +116,15 @@ class Segment:
         position = self.size_bytes
         self.file.write(position, batch)
         self.size_bytes = position + len(batch)
-        self.note(header, position, index_interval_bytes)
+        self.index_batch(header, position, index_interval_bytes)
 
     def appended(self, header: BatchHeader, index_interval_bytes: int) -> None:
         """Add a batch that one write has put at the end of the file, together with others."""
         position = self.size_bytes
         self.size_bytes = position + header.size_bytes
-        self.note(header, position, index_interval_bytes)
+        self.index_batch(header, position, index_interval_bytes)
 
-    def note(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
+    def index_batch(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
         """Add a batch of the file to the indexes."""
         if header.max_timestamp > self.largest_timestamp:
             self.largest_timestamp = header.max_timestamp

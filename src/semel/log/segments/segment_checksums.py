@@ -30,7 +30,7 @@ class IndexChecksum(NamedTuple):
     size_bytes: int
     crc: int
 
-    def vouches_for(self, data: bytes) -> bool:
+    def matches(self, data: bytes) -> bool:
         """Whether the file still begins with what was written at the checkpoint."""
         return len(data) >= self.size_bytes and crc32c(memoryview(data)[: self.size_bytes]) == self.crc
 

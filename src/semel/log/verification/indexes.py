@@ -44,7 +44,7 @@ class SegmentIndexes:
         self._aborted: dict[tuple[int, int], AbortedTransaction] = {}
         self._contents: dict[str, bytes] = {}
         self.files = 0
-        self.vouches_for_log = False
+        self.match_checksums = False
         """Whether the checksums are sound and the log is as long as they say: then a start does not read it."""
         self._load(base_offset)
 
@@ -125,10 +125,10 @@ class SegmentIndexes:
             problem = f"it has {walked.size_bytes} bytes; at the last checkpoint it had {checksums.log_size_bytes}"
             lost = f"offsets {walked.end_offset} to {checksums.end_offset - 1}"
             self._findings.append(Finding(walked.path, Severity.LOSS, problem, _OFFLINE, lost, self._partition))
-        self.vouches_for_log = walked.size_bytes == checksums.log_size_bytes
+        self.match_checksums = walked.size_bytes == checksums.log_size_bytes
         for suffix, index in zip(INDEX_SUFFIXES, checksums.indexes, strict=True):
-            if not index.vouches_for(self._contents.get(suffix, b"")):
-                self.vouches_for_log = False
+            if not index.matches(self._contents.get(suffix, b"")):
+                self.match_checksums = False
                 self._damaged(suffix, "its checksum is not that of the last checkpoint")
 
     def closed(self) -> None:

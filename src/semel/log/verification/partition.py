@@ -54,7 +54,7 @@ class PartitionCheck:
     report: Report = field(default_factory=Report)
     _end_offset: int = 0
     _unsound: Walk | None = None
-    _is_vouched_for: bool = False
+    _matches_checksums: bool = False
     """Whether a start would not read the unsound segment, because its size agrees with its checksums file."""
     _known_start: int | None = None
     _known_epochs: tuple[tuple[int, int], ...] = ()
@@ -261,7 +261,7 @@ class PartitionCheck:
             self._end_offset = walked.end_offset
             if walked.trouble is not None:
                 self._unsound = walked
-                self._is_vouched_for = is_closed and indexes.vouches_for_log
+                self._matches_checksums = is_closed and indexes.match_checksums
         elif walked.batches:
             self._unsound.resumes_at = self._unsound.resumes_at or walked.end_offset
             self._unsound.last_offset_seen = walked.end_offset - 1
@@ -287,7 +287,7 @@ class PartitionCheck:
                     path, Severity.NOTE, problem, "cuts it there and takes what was acknowledged from the journal"
                 )
         else:
-            is_served = walked is not None and self._is_vouched_for
+            is_served = walked is not None and self._matches_checksums
             self._found(
                 path, Severity.LOSS, problem, _SERVED_UP_TO if is_served else _OFFLINE, _offsets(reached, promised)
             )

@@ -108,9 +108,9 @@ def test_room_that_is_given_back_takes_no_entry_with_it(disk: VirtualDisk) -> No
     journal.switch()
     journal.append([data(1)])
     used = disk.used_bytes()
-    assert journal.give_room()
+    assert journal.release_reserve()
     assert disk.used_bytes() < used
-    assert not journal.give_room()
+    assert not journal.release_reserve()
     journal.append([data(2)])
     disk.crash(Unsynced.KEPT)
     assert offsets(disk) == [0, 1, 2], "the file that was switched from is in use until it is released"
@@ -118,16 +118,16 @@ def test_room_that_is_given_back_takes_no_entry_with_it(disk: VirtualDisk) -> No
 
 def test_a_reserve_is_made_where_there_is_room_and_is_given_back(disk: VirtualDisk) -> None:
     journal = Journal(disk, "/data", generation=1)
-    assert not journal.give_room()
+    assert not journal.release_reserve()
     journal.reserve()
     reserved = disk.used_bytes()
     journal.reserve()
     assert disk.used_bytes() == reserved > 0
-    assert journal.give_room()
+    assert journal.release_reserve()
     assert disk.used_bytes() == 0
     disk.capacity_bytes = 100
     journal.reserve()
-    assert journal.give_room(), "what a write that found no room has left behind"
+    assert journal.release_reserve(), "what a write that found no room has left behind"
     disk.capacity_bytes = None
     journal.append([data(0, b"")])
     disk.crash()

@@ -29,17 +29,17 @@ class Broker(Replica):
     def __post_init__(self) -> None:
         super().__post_init__()
         both = frozenset({0, 1})
-        self.orders(held_elsewhere=both)
-        self.topics["clicks"] = replace(UNSYNCED, replicated=both, held_elsewhere=both)
+        self.orders(in_sync_elsewhere=both)
+        self.topics["clicks"] = replace(UNSYNCED, replicated=both, in_sync_elsewhere=both)
 
-    def orders(self, *, held_elsewhere: frozenset[int]) -> TopicLogs:
-        made = replace(SYNCED, config=SMALL, replicated=frozenset({0, 1}), held_elsewhere=held_elsewhere)
+    def orders(self, *, in_sync_elsewhere: frozenset[int]) -> TopicLogs:
+        made = replace(SYNCED, config=SMALL, replicated=frozenset({0, 1}), in_sync_elsewhere=in_sync_elsewhere)
         self.topics["orders"] = made
         return made
 
     def tell(self) -> None:
         """The broker has registered."""
-        telling = self.loop.create_task(self.directory.losses_told())
+        telling = self.loop.create_task(self.directory.losses_reported())
         self.turn()
         self.workers["semel-folders"].step()
         self.turn()
@@ -73,12 +73,12 @@ def test_the_logs_that_a_lost_disk_had_are_missed_until_the_cluster_was_told(bro
     broker.disk.remove_folder("/data")
     broker.directory = broker.open()
     for _ in range(2):
-        assert {log.is_shorter_than_promised for log in broker.directory.logs.values()} == {True}
+        assert {log.has_lost_acknowledged_records for log in broker.directory.logs.values()} == {True}
         broker.restart_with(None)
     broker.tell()
-    assert {log.is_shorter_than_promised for log in broker.directory.logs.values()} == {False}
+    assert {log.has_lost_acknowledged_records for log in broker.directory.logs.values()} == {False}
     broker.restart_with(None)
-    assert {log.is_shorter_than_promised for log in broker.directory.logs.values()} == {False}
+    assert {log.has_lost_acknowledged_records for log in broker.directory.logs.values()} == {False}
 
 
 def test_a_process_that_died_is_no_machine_that_died(broker: Broker) -> None:
@@ -194,15 +194,15 @@ def test_a_log_that_lost_records_is_cut_where_other_brokers_have_them__scenario_
         broker.restart_with(None)
         assert broker.directory.unavailable == {}
         log = broker.log("orders")
-        assert (log.log_end_offset, log.high_watermark, log.is_shorter_than_promised) == (left, left, True)
+        assert (log.log_end_offset, log.high_watermark, log.has_lost_acknowledged_records) == (left, left, True)
     broker.tell()
-    assert not log.is_shorter_than_promised
+    assert not log.has_lost_acknowledged_records
     fetched(broker, log)
     for unsynced in (None, Unsynced.LOST):
         broker.restart_with(unsynced)
         assert broker.directory.unavailable == {}
         log = broker.log("orders")
-        assert (log.log_end_offset, log.is_shorter_than_promised) == (10, False)
+        assert (log.log_end_offset, log.has_lost_acknowledged_records) == (10, False)
 
 
 def fetched(broker: Broker, log: PartitionLog) -> None:
@@ -220,7 +220,7 @@ def fetched(broker: Broker, log: PartitionLog) -> None:
 def test_it_is_not_touched_where_no_other_broker_is_in_sync(broker: Broker, damage: str) -> None:
     ten_records(broker)
     strike(broker, damage)
-    broker.orders(held_elsewhere=frozenset())
+    broker.orders(in_sync_elsewhere=frozenset())
     before = {name: broker.disk.list("/data/orders-0") for name in broker.disk.list("/data") if name == "orders-0"}
     broker.restart_with(None)
     assert list(map(str, broker.directory.unavailable)) == ["orders-0"]
@@ -237,7 +237,7 @@ def test_what_the_journal_has_of_a_damaged_log_does_not_come_back(broker: Broker
     left = strike(broker, "segment missing")
     broker.restart_with(None)
     log = broker.log("orders")
-    assert (log.log_end_offset, log.is_shorter_than_promised) == (left, True)
+    assert (log.log_end_offset, log.has_lost_acknowledged_records) == (left, True)
     append(log, batch("fetched"))
     broker.commit()
     broker.restart_with(Unsynced.LOST)
@@ -245,23 +245,23 @@ def test_what_the_journal_has_of_a_damaged_log_does_not_come_back(broker: Broker
     assert broker.log("orders").log_end_offset == left + 1
 
 
-def test_a_log_that_ends_below_its_high_watermark_is_shorter_than_promised(broker: Broker) -> None:
+def test_a_log_that_ends_below_its_high_watermark_has_lost_acknowledged_records(broker: Broker) -> None:
     log = broker.create("clicks")
     for _ in range(5):
         append(log, batch("a"))
     log.advance_high_watermark(4)
     broker.directory.write_offsets()
     broker.restart_with(Unsynced.LOST)
-    assert broker.log("clicks").is_shorter_than_promised
+    assert broker.log("clicks").has_lost_acknowledged_records
     broker.restart_with(None)
-    assert broker.log("clicks").is_shorter_than_promised, "the process died before it could register"
+    assert broker.log("clicks").has_lost_acknowledged_records, "the process died before it could register"
     broker.tell()
     broker.restart_with(None)
-    assert not broker.log("clicks").is_shorter_than_promised
+    assert not broker.log("clicks").has_lost_acknowledged_records
 
 
 @pytest.mark.parametrize("file", ["replication-offset-checkpoint", "recovery-point-offset-checkpoint"])
-def test_an_older_copy_of_a_partition_is_shorter_than_promised__scenario_66(broker: Broker, file: str) -> None:
+def test_an_older_copy_of_a_partition_has_lost_acknowledged_records__scenario_66(broker: Broker, file: str) -> None:
     """Its own files agree with each other. One of the files beside it is missing."""
     log = ten_records(broker)
     folder = "/data/orders-0"
@@ -276,7 +276,7 @@ def test_an_older_copy_of_a_partition_is_shorter_than_promised__scenario_66(brok
         write_file(broker.disk, f"{folder}/{name}", data)
     broker.disk.remove(f"/data/{file}")
     broker.directory = broker.open()
-    assert (broker.log("orders").log_end_offset, broker.log("orders").is_shorter_than_promised) == (10, True)
+    assert (broker.log("orders").log_end_offset, broker.log("orders").has_lost_acknowledged_records) == (10, True)
 
 
 # A damaged batch
@@ -320,12 +320,12 @@ def test_a_batch_that_is_damaged_in_the_middle_is_cut_at_the_next_start__scenari
     broker.tell()
     broker.restart_with(None)
     log = broker.log("orders")
-    assert (log.log_end_offset, log.is_shorter_than_promised) == (1, True)
+    assert (log.log_end_offset, log.has_lost_acknowledged_records) == (1, True)
     broker.tell()
     fetched(broker, log)
     broker.restart_with(None)
     log = broker.log("orders")
-    assert (log.log_end_offset, log.is_shorter_than_promised) == (10, False)
+    assert (log.log_end_offset, log.has_lost_acknowledged_records) == (10, False)
 
 
 def test_nothing_is_cut_where_no_other_broker_is_in_sync_any_more(broker: Broker) -> None:
@@ -333,6 +333,6 @@ def test_nothing_is_cut_where_no_other_broker_is_in_sync_any_more(broker: Broker
     flip(broker.disk, log.segments.first.path(".log"), 1)
     broker.directory.report_damage(log, "damaged")
     broker.workers["semel-folders"].step()
-    broker.orders(held_elsewhere=frozenset())
+    broker.orders(in_sync_elsewhere=frozenset())
     broker.restart_with(None)
     assert broker.log("orders").log_end_offset == 10
