@@ -279,7 +279,7 @@ class Broker:
 
             authorize(node)
         if isinstance(metadata, SharedMetadata):
-            self._meet_others(node, loop)
+            self._create_peers_and_replicas(node, loop)
         lifecycle = PartitionLifecycle(node, loop)
         self._closers.append(lifecycle.close)
         node.make_coordinators = lambda: self._coordinators(node, loop)
@@ -365,12 +365,12 @@ class Broker:
 
     # The other brokers
 
-    def _meet_others(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+    def _create_peers_and_replicas(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
         """Create the connections to other brokers and the replicas, before this broker is a member."""
         from semel.broker.cluster.peers import Peers
         from semel.broker.replication.replicas import Replicas
 
-        network, login = self.endpoints.way_to_brokers(self._clock, self._random)
+        network, login = self.endpoints.inter_broker_network_and_login(self._clock, self._random)
         peers = node.peers = Peers(
             self.config.node_id, network=network, loop=loop, brokers=lambda: node.image.brokers, login=login
         )

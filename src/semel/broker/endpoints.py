@@ -117,7 +117,9 @@ class Endpoints:
 
         return advertised_endpoint(self._of_brokers, port)
 
-    def way_to_brokers(self, clock: Clock, random: Random) -> tuple[Network, Callable[[], Mechanism] | None]:
+    def inter_broker_network_and_login(
+        self, clock: Clock, random: Random
+    ) -> tuple[Network, Callable[[], Mechanism] | None]:
         """Return the network for connections to other brokers, and the SASL login for them; None without SASL."""
         if self._of_brokers is None:
             return self._network, None

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from semel.broker.cluster.peers import Peers
-from semel.broker.cluster.shared_metadata import taken
+from semel.broker.cluster.shared_metadata import node_id_taken_message
 from semel.broker.node import Node
 from semel.broker.partitions.partition_lifecycle import PartitionLifecycle
 from semel.errors import StorageError
@@ -109,7 +109,7 @@ class Membership:
                 self._is_resigning = True
                 while (await cluster.change(self._resign)).changes:
                     pass
-                await self._node.replicas.taken()
+                await self._node.replicas.wait_until_served()
         except TimeoutError:
             logger.warning("not all partitions were taken over within %g s", RESIGN_SECONDS_MAX)
         except StorageError as error:
@@ -192,7 +192,7 @@ class Membership:
     def _refuse_stranger(self, image: ClusterImage) -> None:
         known, own = image.brokers.get(self._node_id), self._registration()
         if known is not None and known.directory_id != own.directory_id:
-            raise StorageError(taken(known, own.directory_id))
+            raise StorageError(node_id_taken_message(known, own.directory_id))
 
     def _raise_epochs(self, image: ClusterImage, raised: set[str]) -> Decision[None]:
         """Raise the leader epochs of the partitions that this broker leads, of as many topics as fit into a commit."""

@@ -98,7 +98,7 @@ def refuse_empty_directory(path: str, disk: Disk, config: BrokerConfig, image: C
     if disk.exists(f"{path}/{META_PROPERTIES_FILE}") or (disk.exists(path) and trace_of_logs(disk, path)):
         return
     if (known := image.brokers.get(config.node_id)) is not None:
-        raise StorageError(taken(known, "new"))
+        raise StorageError(node_id_taken_message(known, "new"))
     missing = [
         f"{topic.name}-{index}"
         for topic in image.topics.values()
@@ -114,7 +114,7 @@ def refuse_empty_directory(path: str, disk: Disk, config: BrokerConfig, image: C
         )
 
 
-def taken(known: Broker, directory_id: str | None) -> str:
+def node_id_taken_message(known: Broker, directory_id: str | None) -> str:
     return (
         f"node.id {known.node_id} is taken: {known.host}:{known.port} is registered with it, and has another data "
         f"directory ({known.directory_id}; this one is {directory_id}). Give each broker a node.id of its own; if that "

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, Generic
 
 from semel.broker.coordinators.internal_topics import brokers_needed, internal_topic, partition_count
-from semel.broker.coordinators.shard_loading import LoadingLine, ShardLoading
+from semel.broker.coordinators.shard_loading import LoadingQueue, ShardLoading
 from semel.broker.coordinators.shard_runtime import AnyShard, Decide, DelayedRequest, Response, ShardRuntime
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
@@ -64,8 +64,8 @@ class Coordinator(Generic[AnyShard]):
         self._carry_out = carry_out
         self._loaded = loaded
         self._runtimes: dict[int, ShardRuntime[AnyShard]] = {}
-        self._loading = LoadingLine(loop)
-        self._away: set[int] = set()
+        self._loading = LoadingQueue(loop)
+        self._moved_partitions: set[int] = set()
 
     def __iter__(self) -> Iterator[ShardRuntime[AnyShard]]:
         """Iterate over the runtimes of the shards that this broker leads, loaded or not."""
@@ -106,7 +106,7 @@ class Coordinator(Generic[AnyShard]):
         return any(topic == self.topic for topic, _ in self._node.partitions.unavailable)
 
     @property
-    def leads_all_that_it_should(self) -> bool:
+    def all_led_shards_loaded(self) -> bool:
         """Whether every shard that this broker leads by the image is loaded, under the image's leader epoch."""
         topic = self._node.image.topics.get(self.topic)
         for index, state in enumerate(() if topic is None else topic.partitions):
@@ -139,7 +139,7 @@ class Coordinator(Generic[AnyShard]):
     def _why_absent(self, partition: int) -> ErrorCode:
         node = self._node
         state = node.image.partition(self.topic, partition)
-        if partition in self._away or state is None or state.leader != node.config.node_id:
+        if partition in self._moved_partitions or state is None or state.leader != node.config.node_id:
             return ErrorCode.NOT_COORDINATOR
         if (self.topic, partition) in node.partitions.unavailable:
             return ErrorCode.NOT_COORDINATOR  # FindCoordinator then gives the final answer.
@@ -187,7 +187,7 @@ class Coordinator(Generic[AnyShard]):
         """Create the shard of a partition that this broker leads now, and load it. Its epoch is the leader epoch."""
         index = partition.topic_partition.partition
         self.unload(index)
-        if index in self._away:
+        if index in self._moved_partitions:
             return
         runtime = self._runtimes[index] = ShardRuntime(
             partition,
@@ -196,7 +196,7 @@ class Coordinator(Generic[AnyShard]):
             deadlines=self._node.deadlines,
             carry_out=self._carry_out,
         )
-        ShardLoading(runtime, loop=self._loop, clock=self._node.clock, loaded=self._loaded, line=self._loading).begin()
+        ShardLoading(runtime, loop=self._loop, clock=self._node.clock, loaded=self._loaded, queue=self._loading).begin()
 
     def unload(self, partition: int) -> None:
         """Unload the shard of a partition that this broker no longer leads or serves; its requests are refused."""
@@ -215,13 +215,13 @@ class Coordinator(Generic[AnyShard]):
         again under a higher leader epoch.
         """
         node = self._node
-        self._away.add(partition)
+        self._moved_partitions.add(partition)
         try:
             self.unload(partition)
             await node.cluster.change(lambda image: _with_higher_epoch(image, self.topic, partition))
             await asyncio.sleep(away_ms / 1000)
         finally:
-            self._away.discard(partition)
+            self._moved_partitions.discard(partition)
         led = node.partitions.get(self.topic, partition)
         if led is not None:
             self.load(led)

@@ -87,11 +87,11 @@ class Coordinators:
             CONSUMER_OFFSETS_TOPIC: self.groups,
             TRANSACTION_STATE_TOPIC: self.transactions,
         }
-        self.measured = TransactionMetrics(node, self.transactions)
-        self.measured_groups = GroupMetrics(self.groups)
+        self.transaction_metrics = TransactionMetrics(node, self.transactions)
+        self.group_metrics = GroupMetrics(self.groups)
         self.remote_admission = None if node.peers is None else RemoteAdmission(node.peers, loop)
         self._remote_markers = None if node.peers is None else RemoteMarkers(node.peers, loop)
-        self._sweeps = CoordinatorExpiry(node, loop, self.transactions, self.groups)
+        self._expiry = CoordinatorExpiry(node, loop, self.transactions, self.groups)
         self._reconciliation = Reconciliation(node, self.transactions, loop)
 
     def start(self) -> None:
@@ -109,7 +109,7 @@ class Coordinators:
         node.partitions.on_remove.append(self._removed)
         node.cluster.watch(self._changed)
         self._reconciliation.look_at(node.partitions)
-        self._sweeps.start()
+        self._expiry.start()
 
     def consumer_settings(self, group_id: str) -> ConsumerSettings:
         """Return the settings of a group of the consumer protocol: the broker's, overridden by the group's own."""
@@ -135,7 +135,7 @@ class Coordinators:
                 runtime.drop()
 
     def _let_go(self) -> None:
-        self._sweeps.stop()
+        self._expiry.stop()
         self._reconciliation.stop()
         for watchers, watcher in (
             (self._node.partitions.on_add, self._added),
@@ -158,7 +158,7 @@ class Coordinators:
     def _changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
         for change in changes:
             if isinstance(change, TopicDeleted) and not change.topic.is_internal:
-                self._sweeps.forget_topic(change.topic)
+                self._expiry.forget_topic(change.topic)
 
     # Transactions
 

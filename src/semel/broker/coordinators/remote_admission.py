@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from semel.broker.cluster.one_under_way import OneUnderWay
 from semel.broker.cluster.peers import Peers, Purpose
+from semel.broker.cluster.single_in_flight import SingleInFlight
 from semel.broker.waiting.delayed_operation import HasClient
 from semel.coordinator.decision import Waiter
 from semel.coordinator.transaction.results import AddPartitionsResult
@@ -74,7 +74,7 @@ class _Coordinator:
     def __init__(self, node_id: int, peers: Peers, loop: asyncio.AbstractEventLoop) -> None:
         self._node_id = node_id
         self._peers = peers
-        self._requests = OneUnderWay(loop, self._send)
+        self._requests = SingleInFlight(loop, self._send)
         self._waiting: list[_Question] = []
 
     def ask(self, question: _Question) -> None:

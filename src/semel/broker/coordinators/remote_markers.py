@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from semel.broker.cluster.one_under_way import OneUnderWay
 from semel.broker.cluster.peers import Peers, Purpose
+from semel.broker.cluster.single_in_flight import SingleInFlight
 from semel.coordinator.transaction.results import WriteMarkers
 from semel.errors import ErrorCode, named
 from semel.types import TopicPartition
@@ -63,7 +63,7 @@ class _Destination:
     def __init__(self, node_id: int, peers: Peers, loop: asyncio.AbstractEventLoop) -> None:
         self._node_id = node_id
         self._peers = peers
-        self._requests = OneUnderWay(loop, self._send)
+        self._requests = SingleInFlight(loop, self._send)
         self._waiting: dict[_Owed, None] = {}
 
     def send(self, owed: _Owed) -> None:

@@ -84,7 +84,7 @@ class RemoteTransactions:
                 for owner in await self._ask(leader, filters):
                     add_owner(owners, owner)
         await self._node.cluster.refresh()
-        if self._terms() != terms or not self._node.coordinators.transactions.leads_all_that_it_should:
+        if self._terms() != terms or not self._node.coordinators.transactions.all_led_shards_loaded:
             raise _NotComplete("coordinators have moved meanwhile")
         for owner in search_here(filters).values():
             add_owner(owners, owner)

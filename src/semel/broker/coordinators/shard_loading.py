@@ -39,34 +39,34 @@ READ_BYTES: Final = 32 * 1024
 AnyShard = TypeVar("AnyShard", bound=Shard[Any])
 
 
-class LoadingLine:
+class LoadingQueue:
     """The queue of shards that are being loaded. The first shard is loaded completely before the next, so that its ids
     are served soon."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._line: deque[Callable[[], None]] = deque()
+        self._queue: deque[Callable[[], None]] = deque()
         self._scheduled = False
 
     def __bool__(self) -> bool:
-        return bool(self._line)
+        return bool(self._queue)
 
     def join(self, load_slice: Callable[[], None]) -> None:
-        self._line.append(load_slice)
+        self._queue.append(load_slice)
         self._schedule()
 
     def stay_first(self, load_slice: Callable[[], None]) -> None:
-        self._line.appendleft(load_slice)
+        self._queue.appendleft(load_slice)
         self._schedule()
 
     def _schedule(self) -> None:
-        if self._line and not self._scheduled:
+        if self._queue and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._next)
 
     def _next(self) -> None:
         self._scheduled = False
-        self._line.popleft()()
+        self._queue.popleft()()
         self._schedule()
 
 
@@ -81,14 +81,14 @@ class ShardLoading(Generic[AnyShard]):
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         loaded: Callable[[ShardRuntime[AnyShard]], None],
-        line: LoadingLine | None = None,
+        queue: LoadingQueue | None = None,
         slice_ms: float = SLICE_MS,
         read_bytes: int = READ_BYTES,
     ) -> None:
         self._runtime = runtime
         self._clock = clock
         self._loaded = loaded
-        self._line = LoadingLine(loop) if line is None else line
+        self._queue = LoadingQueue(loop) if queue is None else queue
         self._slice_ms = slice_ms
         self._read_bytes = read_bytes
         self._end_offset = runtime.partition.log.log_end_offset
@@ -105,8 +105,8 @@ class ShardLoading(Generic[AnyShard]):
             self.committed(None)
 
     def committed(self, token: object) -> None:
-        if self._line:
-            self._line.join(self._load_slice)
+        if self._queue:
+            self._queue.join(self._load_slice)
         else:
             self._load_slice()
 
@@ -123,7 +123,7 @@ class ShardLoading(Generic[AnyShard]):
         try:
             for _ in self._slices:
                 if self._clock.monotonic_ms() >= until_ms:
-                    self._line.stay_first(self._load_slice)
+                    self._queue.stay_first(self._load_slice)
                     return
         except (DecodeError, KafkaError) as error:
             self._give_up(error)

@@ -46,7 +46,7 @@ logger = logging.getLogger("semel.broker")
 
 # How long a request waits until a record of an id is replayed. Far longer than a sync takes, far shorter than a
 # client's request timeout.
-MOVING_WAIT_MS: Final = 1000
+ID_WAIT_MS: Final = 1000
 # How many deadlines of a shard are handled in one turn of the event loop.
 TIMEOUTS_PER_TURN: Final = 100
 
@@ -139,7 +139,7 @@ class ShardRuntime(Generic[AnyShard]):
         self._timer = _Timer(self)
         self._unawaited_sync = DeferredSync(partition.log, deadlines)
         self._delayed: dict[_DelayedDecision, None] = {}
-        self._moving: dict[str, dict[DelayedRequest, None]] = {}
+        self._waiting_for_id: dict[str, dict[DelayedRequest, None]] = {}
 
     @property
     def epoch(self) -> int:
@@ -174,7 +174,7 @@ class ShardRuntime(Generic[AnyShard]):
             return False
         self._remember(decision.changes)
         self._delay(decision, None, last_offset)
-        self._moved_on(decision.records)
+        self._decide_again(decision.records)
         return True
 
     def append_marker(
@@ -210,13 +210,13 @@ class ShardRuntime(Generic[AnyShard]):
         """Decide nothing more, and refuse all requests that wait."""
         self.retire(code)
         delayed, self._delayed = self._delayed, {}
-        moving, self._moving = self._moving, {}
+        waiting_for_id, self._waiting_for_id = self._waiting_for_id, {}
         for entry in delayed:
             for answer in entry.decision.answers:
                 answer.waiter.refuse(code)
             if entry.waiter is not None:
                 entry.waiter.refuse(code)
-        for waiting in (waiting for waiters in moving.values() for waiting in waiters):
+        for waiting in (waiting for waiters in waiting_for_id.values() for waiting in waiters):
             self._deadlines.discard(waiting, waiting.ticket)
             waiting.waiter.refuse(code)
 
@@ -224,7 +224,7 @@ class ShardRuntime(Generic[AnyShard]):
         """Decide nothing more, and answer no request, because the process ends."""
         self.refusal = ErrorCode.NOT_COORDINATOR
         self._delayed.clear()
-        self._moving.clear()
+        self._waiting_for_id.clear()
         self._set_timer(None)
 
     # Called by the partition (``AwaitsCommit``).
@@ -246,11 +246,11 @@ class ShardRuntime(Generic[AnyShard]):
     # Called by a waiting request (``DelayedRequest``).
 
     def request_expired(self, waiting: DelayedRequest) -> None:
-        waiters = self._moving.get(waiting.wait_for, {})
+        waiters = self._waiting_for_id.get(waiting.wait_for, {})
         if waiting in waiters:
             del waiters[waiting]
             if not waiters:
-                del self._moving[waiting.wait_for]
+                del self._waiting_for_id[waiting.wait_for]
             waiting.waiter.respond(waiting.response)
 
     # Deadlines of the shard.
@@ -307,7 +307,7 @@ class ShardRuntime(Generic[AnyShard]):
         is_delayed = self._delay(
             decision, None if waits else waiting.waiter, last_offset, is_confirmed=waiting.is_confirmed
         )
-        self._moved_on(decision.records)
+        self._decide_again(decision.records)
         return self._wait(waiting, decision) if waits else is_delayed
 
     def _refuse(self, waiter: Waiter[Any], code: ErrorCode) -> bool:
@@ -411,23 +411,23 @@ class ShardRuntime(Generic[AnyShard]):
         waiting.wait_for, waiting.response = decision.wait_for, decision.response
         now_ms = self._clock.monotonic_ms()
         if waiting.due_ms is None:
-            waiting.due_ms = now_ms + MOVING_WAIT_MS
+            waiting.due_ms = now_ms + ID_WAIT_MS
         remaining_ms = waiting.due_ms - now_ms
         if remaining_ms <= 0:
             waiting.waiter.respond(waiting.response)
             return False
-        self._moving.setdefault(waiting.wait_for, {})[waiting] = None
+        self._waiting_for_id.setdefault(waiting.wait_for, {})[waiting] = None
         waiting.ticket = self._deadlines.add(waiting, int(remaining_ms))
         return True
 
-    def _moved_on(self, records: tuple[Any, ...]) -> None:
+    def _decide_again(self, records: tuple[Any, ...]) -> None:
         """Decide the requests again that wait for the ids of these records."""
-        if not self._moving:
+        if not self._waiting_for_id:
             return
         for key in dict.fromkeys(map(self.shard.id_of, records)):
             # All are taken out before one is decided: such a request may itself write a record of the id, and then only
             # those that wait again are decided once more.
-            for waiting in self._moving.pop(key, ()):
+            for waiting in self._waiting_for_id.pop(key, ()):
                 self._deadlines.discard(waiting, waiting.ticket)
                 if waiting.abandoned_by_client:
                     waiting.waiter.refuse(ErrorCode.NETWORK_EXCEPTION)

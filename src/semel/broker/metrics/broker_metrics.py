@@ -40,7 +40,7 @@ def measure(node: Node, server: Server) -> None:
     )
 
     def of_transactions(read: Callable[[TransactionMetrics], float]) -> Callable[[], float]:
-        return lambda: 0 if node.active_coordinators is None else read(node.active_coordinators.measured)
+        return lambda: 0 if node.active_coordinators is None else read(node.active_coordinators.transaction_metrics)
 
     metrics.gauge(
         "semel_transactions_open",
@@ -87,11 +87,11 @@ def measure(node: Node, server: Server) -> None:
 def _measure_groups(node: Node) -> None:
     def count(kind: GroupKind, state_name: str) -> float:
         coordinators = node.active_coordinators
-        return 0 if coordinators is None else coordinators.measured_groups.count(kind, state_name)
+        return 0 if coordinators is None else coordinators.group_metrics.count(kind, state_name)
 
     def members(kind: GroupKind) -> float:
         coordinators = node.active_coordinators
-        return 0 if coordinators is None else coordinators.measured_groups.members(kind)
+        return 0 if coordinators is None else coordinators.group_metrics.members(kind)
 
     for kind, state_names in STATE_NAMES.items():
         for state_name in state_names:

@@ -125,7 +125,7 @@ class PartitionLifecycle:
                     except (OSError, StorageError) as error:
                         self._not_made(topic_partition, error)
                     else:
-                        self._take_up(log, state)
+                        self._lead_or_follow(log, state)
 
     def changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
         self._node.answers.clear()
@@ -184,7 +184,7 @@ class PartitionLifecycle:
 
     def _open_soon(self, topic: Topic) -> None:
         self._to_do += (
-            (topic, index) for index in range(len(topic.partitions)) if not self._is_taken_up(topic.name, index)
+            (topic, index) for index in range(len(topic.partitions)) if not self._is_led_or_followed(topic.name, index)
         )
 
     def _begin(self) -> None:
@@ -250,7 +250,7 @@ class PartitionLifecycle:
         """Lead or follow the partition if its log exists. Returns whether the log has to be made first."""
         node = self._node
         state = topic.partitions[index]
-        if node.config.node_id not in state.replicas or self._is_taken_up(topic.name, index):
+        if node.config.node_id not in state.replicas or self._is_led_or_followed(topic.name, index):
             return False
         topic_partition = TopicPartition(topic.name, index)
         unavailable, log = node.logs.unavailable.get(topic_partition), node.logs.get(topic_partition)
@@ -260,7 +260,7 @@ class PartitionLifecycle:
             node.partitions.unavailable[topic_partition] = unavailable.reason
             return False
         if log is not None and log.topic_id == topic.id:
-            self._take_up(log, state)
+            self._lead_or_follow(log, state)
             return False
         return True
 
@@ -275,7 +275,7 @@ class PartitionLifecycle:
             if topic.id not in configs:
                 configs[topic.id] = topic_logs(topic, node.config).config
             log.config = configs[topic.id]
-            self._take_up(log, topic.partitions[log.partition])
+            self._lead_or_follow(log, topic.partitions[log.partition])
 
     def _not_made(self, topic_partition: TopicPartition, error: Exception) -> None:
         node = self._node
@@ -287,18 +287,18 @@ class PartitionLifecycle:
             logger.error("the log of %s could not be made, and is tried again: %s", topic_partition, error)
         node.partitions.unavailable[topic_partition] = f"its log could not be made: {error}"
 
-    def _is_taken_up(self, topic: str, index: int) -> bool:
+    def _is_led_or_followed(self, topic: str, index: int) -> bool:
         """Whether the partition is led or followed here."""
         replicas = self._node.replicas
         return self._node.partitions.get(topic, index) is not None or (
             replicas is not None and replicas.follows(TopicPartition(topic, index))
         )
 
-    def _take_up(self, log: PartitionLog, state: PartitionState) -> None:
+    def _lead_or_follow(self, log: PartitionLog, state: PartitionState) -> None:
         """Lead the partition under its leader epoch, or follow its leader, as ``state`` says."""
         node, replicas = self._node, self._node.replicas
         if replicas is not None and replicas.is_changing(log.topic_partition):
-            # Its log is being truncated. ``_has_changed`` takes the partition up after that.
+            # Its log is being truncated. ``_has_changed`` leads or follows it after that.
             replicas.unfollow(log.topic_partition)
             return
         if self._leads(state):
@@ -317,8 +317,8 @@ class PartitionLifecycle:
         topic = self._node.image.topics.get(topic_partition.topic)
         if log is None or state is None or topic is None or topic.id != log.topic_id:
             return
-        if not self._is_taken_up(*topic_partition):
-            self._take_up(log, state)
+        if not self._is_led_or_followed(*topic_partition):
+            self._lead_or_follow(log, state)
 
     def _leads(self, state: PartitionState) -> bool:
         return self._node.is_member and state.leader == self._node.config.node_id
@@ -343,7 +343,7 @@ class PartitionLifecycle:
                     self._follow(TopicPartition(topic.name, index), state)
             elif partition.leader_epoch != state.leader_epoch or not self._leads(state):
                 node.partitions.resign(partition.topic_partition)
-                self._take_up(partition.log, state)
+                self._lead_or_follow(partition.log, state)
             elif partition.replicas is not None:
                 partition.isr_changed(state.isr)
 
@@ -353,7 +353,7 @@ class PartitionLifecycle:
         if replicas is not None and replicas.follows(topic_partition):
             log = self._node.logs.get(topic_partition)
             assert log is not None
-            self._take_up(log, state)
+            self._lead_or_follow(log, state)
 
     def _remove(self, topic: Topic) -> None:
         node = self._node

@@ -41,7 +41,7 @@ Waiting: TypeAlias = deque[tuple[int, AwaitsCommit, object]]
 class Follower(Protocol):
     """A replica that copies this partition, as its leader sees it."""
 
-    def has_news(self) -> None:
+    def data_available(self) -> None:
         """Answer the follower's Fetch now: there are records to copy, or DeleteRecords waits for its log start."""
 
     def high_watermark_moved(self) -> None:
@@ -140,7 +140,7 @@ class Partition:
     def _appended(self, replicas: ReplicaSet) -> None:
         replicas.appended(self.log.log_end_offset)
         for follower in self.followers.values():
-            follower.has_news()
+            follower.data_available()
 
     def check_enough_replicas(self) -> None:
         """Raise KafkaError (NOT_ENOUGH_REPLICAS) if an append with acks=all could not be acknowledged now."""
@@ -207,7 +207,7 @@ class Partition:
         """Call ``operation.committed(token)`` once ``low_watermark`` has reached ``offset``."""
         self._undeleted.append((offset, operation, token))
         for follower in self.followers.values():
-            follower.has_news()
+            follower.data_available()
         self._table.moved(self)
 
     def log_starts_at(self, replica: int, offset: int) -> None:
@@ -287,20 +287,20 @@ class Partition:
                 follower.high_watermark_moved()
         self._table.moved(self)
 
-    def tell_delayed(self) -> None:
+    def complete_delayed(self) -> None:
         """Call the operations whose wait has ended, by the high watermark, a confirmation, or an offline log."""
         if self.log.offline is not None:
             self.fail_delayed(ErrorCode.KAFKA_STORAGE_ERROR)
             return
-        _tell_below(self._uncommitted, self.log.high_watermark)
+        _complete_below(self._uncommitted, self.log.high_watermark)
         if self.replicas is not None:
-            _tell_below(self._unsynced, self.log.durable_offset)
-            _tell_below(self._produced, self.log.high_watermark)
-            _tell_below(self._unconfirmed, self.replicas.confirmed_ticket + 1)
+            _complete_below(self._unsynced, self.log.durable_offset)
+            _complete_below(self._produced, self.log.high_watermark)
+            _complete_below(self._unconfirmed, self.replicas.confirmed_ticket + 1)
             while self._asked_s and self._asked_s[0][0] <= self.replicas.confirmed_ticket:
                 self._table.observe_confirmation(self._table.time_s() - self._asked_s.popleft()[1])
             if self._undeleted:
-                _tell_below(self._undeleted, self.low_watermark + 1)
+                _complete_below(self._undeleted, self.low_watermark + 1)
         self.visible_bytes()
         for fetch in list(self._watching):
             fetch.committed(self)
@@ -387,7 +387,7 @@ class Partitions:
     def moved(self, partition: Partition) -> None:
         self._moved[partition] = None
         if self._scheduled is None:
-            self._scheduled = self._loop.call_soon(self._tell)
+            self._scheduled = self._loop.call_soon(self._complete_delayed)
 
     def expire_fetches(self) -> None:
         """Answer all waiting Fetches with the records that there are, because the broker stops."""
@@ -400,12 +400,12 @@ class Partitions:
             self._scheduled = None
         self._moved.clear()
 
-    def _tell(self) -> None:
+    def _complete_delayed(self) -> None:
         self._scheduled = None
         moved, self._moved = self._moved, {}
         for partition in moved:
             try:
-                partition.tell_delayed()
+                partition.complete_delayed()
             except Exception:
                 logger.exception("the operations that wait for %s could not be told", partition.topic_partition)
 
@@ -418,7 +418,7 @@ def _unmeasured(seconds: float) -> None:
     """The ``observe_confirmation`` until the metrics of replicas are set up."""
 
 
-def _tell_below(waiting: Waiting, end: int) -> None:
+def _complete_below(waiting: Waiting, end: int) -> None:
     while waiting and waiting[0][0] < end:
         _, operation, token = waiting.popleft()
         operation.committed(token)

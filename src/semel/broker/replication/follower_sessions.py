@@ -1,11 +1,11 @@
 """The leader's side of copying: one session for each follower, with all partitions that it copies from this broker.
 
 A follower has one Fetch under way at a time, or two if the first one waits and there are partitions to add. A Fetch
-names the partitions whose position has changed. Its response has the partitions with news: records, an error, a
-diverging epoch, or moved offsets. A Fetch for which there is no news waits in the session until there is some, or until
-the next Fetch arrives.
+names the partitions whose position has changed. Its response has the partitions with something to send: records, an
+error, a diverging epoch, or moved offsets. A Fetch for which there is nothing to send waits in the session until there
+is, or until the next Fetch arrives.
 
-    named in a Fetch --> position recorded --> news? --> read, or error, or diverging epoch --> sent --> named again
+    named in a Fetch --> position recorded --> to send? --> read, or error, or diverging epoch --> sent --> named again
 
 The laws:
 
@@ -66,7 +66,7 @@ class FollowerSessions:
         node.partitions.on_add.append(self._term_begins)
 
     def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
-        """Serve a follower's Fetch. Returns the response, or None if it is sent later, when there is news."""
+        """Serve a follower's Fetch. Returns the response, or None if it is sent later, when there is data."""
         state = message.replica_state
         registered = None if state.replica_id is None else self._node.image.brokers.get(state.replica_id)
         if state.replica_id is None or (registered is not None and state.replica_epoch < registered.epoch):
@@ -133,8 +133,8 @@ class _Session:
         """The connection of the last Fetch."""
         self._loop = loop
         self._targets: dict[_Key, _Target] = {}
-        self._news: dict[_Target, None] = {}
-        self._quiet_news: dict[_Target, None] = {}  # Sent with the next response, but causes none.
+        self._with_data: dict[_Target, None] = {}
+        self._moved_offsets: dict[_Target, None] = {}  # Sent with the next response, but causes none.
         self._unconfirmed: dict[_Target, None] = {}
         # The tickets that a Fetch confirms: those of the last response, if it replies to that, and of earlier ones.
         self._marks: dict[_Target, tuple[Partition, int]] = {}
@@ -165,7 +165,7 @@ class _Session:
                 target.take(asked, now_ms)
         self._replied(to_last=message.min_bytes > 0)
         self._max_bytes = max(1, min(message.max_bytes, ANSWER_BYTES_MAX, request.room_bytes()))
-        if self._news or self._unconfirmed or self._marks:
+        if self._with_data or self._unconfirmed or self._marks:
             return self._answer()
         self._waiting = request
         self._ticket = self.node.deadlines.add(self, message.max_wait_ms)
@@ -199,31 +199,31 @@ class _Session:
 
     def term_begins(self, partition: Partition) -> None:
         target = self._targets.get((partition.log.topic_id, partition.log.partition))
-        if target is None or target.is_told:
+        if target is None or target.is_sent:
             return  # A follower that was refused names the partition again after a pause.
         if target.asked.current_leader_epoch == partition.leader_epoch:
             target.take(target.asked, self.node.clock.monotonic_ms())
 
     # Called by targets
 
-    def has_news(self, target: _Target) -> None:
-        self._news[target] = None
+    def data_available(self, target: _Target) -> None:
+        self._with_data[target] = None
         self._answer_soon()
 
-    def has_quiet_news(self, target: _Target) -> None:
-        self._quiet_news[target] = None
+    def offsets_moved(self, target: _Target) -> None:
+        self._moved_offsets[target] = None
 
     def confirm(self, target: _Target) -> None:
         self._unconfirmed[target] = None
         self._answer_soon()
 
-    def forget_news(self, target: _Target) -> None:
-        self._news.pop(target, None)
-        self._quiet_news.pop(target, None)
+    def forget_changes(self, target: _Target) -> None:
+        self._with_data.pop(target, None)
+        self._moved_offsets.pop(target, None)
 
     def _forget(self, target: _Target) -> None:
         target.unbind()
-        self.forget_news(target)
+        self.forget_changes(target)
         self._unconfirmed.pop(target, None)
         self._marks.pop(target, None)
         self._earlier_marks.pop(target, None)
@@ -231,7 +231,7 @@ class _Session:
     # Answers
 
     def _answer_soon(self) -> None:
-        """Answer the waiting Fetch at the end of this turn of the event loop, with all news until then."""
+        """Answer the waiting Fetch at the end of this turn of the event loop, with all results until then."""
         if self._waiting is not None and self._scheduled is None:
             self._scheduled = self._loop.call_soon(self._answer_waiting)
 
@@ -249,20 +249,20 @@ class _Session:
             self._scheduled = None
 
     def _answer(self) -> FetchResponse:
-        told: dict[UUID, list[PartitionData]] = {}
+        results: dict[UUID, list[PartitionData]] = {}
         left_bytes = self._max_bytes
-        for target in list(self._news):
+        for target in list(self._with_data):
             if left_bytes <= 0:
                 break  # The others are first in the next response.
-            data = target.tell(left_bytes)
-            del self._news[target]
-            self._quiet_news.pop(target, None)
-            told.setdefault(target.topic_id, []).append(data)
+            data = target.next_result(left_bytes)
+            del self._with_data[target]
+            self._moved_offsets.pop(target, None)
+            results.setdefault(target.topic_id, []).append(data)
             left_bytes -= len(data.records or b"")
-        quiet, self._quiet_news = self._quiet_news, {}
-        for target in quiet:
-            if target not in self._news and (offsets := target.tell_offsets()) is not None:
-                told.setdefault(target.topic_id, []).append(offsets)
+        moved, self._moved_offsets = self._moved_offsets, {}
+        for target in moved:
+            if target not in self._with_data and (offsets := target.moved_offsets()) is not None:
+                results.setdefault(target.topic_id, []).append(offsets)
         unconfirmed, self._unconfirmed = self._unconfirmed, {}
         self._earlier_marks, self._marks = {**self._earlier_marks, **self._marks}, {}
         for target in unconfirmed:
@@ -271,7 +271,9 @@ class _Session:
                 self._marks[target] = (partition, partition.replicas.last_ticket)
         return FetchResponse(
             session_id=self.id,
-            responses=[FetchableTopicResponse(topic_id=topic_id, partitions=some) for topic_id, some in told.items()],
+            responses=[
+                FetchableTopicResponse(topic_id=topic_id, partitions=some) for topic_id, some in results.items()
+            ],
         )
 
 
@@ -281,9 +283,9 @@ class _Target:
     __slots__ = (
         "_pending",
         "_sent_bytes",
-        "_told_high_watermark",
+        "_sent_high_watermark",
         "asked",
-        "is_told",
+        "is_sent",
         "partition",
         "session",
         "topic_id",
@@ -295,9 +297,9 @@ class _Target:
         self.asked = FetchPartition()
         self.partition: Partition | None = None
         self._pending: PartitionData | None = None  # An error or a diverging epoch, to be sent in place of records.
-        self.is_told = False
+        self.is_sent = False
         """Whether records or a refusal were sent. The follower must name the partition again before more is sent."""
-        self._told_high_watermark: int | None = None  # The last one that was sent in this term.
+        self._sent_high_watermark: int | None = None  # The last one that was sent in this term.
         self._sent_bytes = 0  # The size of the records in the last response.
 
     def take(self, asked: FetchPartition, now_ms: float) -> None:
@@ -305,8 +307,8 @@ class _Target:
         session = self.session
         refused_bytes = self._sent_bytes if asked.fetch_offset == self.asked.fetch_offset else 0
         self.asked = asked
-        self._pending, self.is_told, self._sent_bytes = None, False, 0
-        session.forget_news(self)
+        self._pending, self.is_sent, self._sent_bytes = None, False, 0
+        session.forget_changes(self)
         try:
             partition = self._led()
             if partition is None:
@@ -325,10 +327,10 @@ class _Target:
                     session.sessions.refused(partition, asked.fetch_offset, refused_bytes)
         except KafkaError as error:
             self._pending = self._with_offsets(self._refused(error.code))
-        if self._pending is not None or self._has_more() or self._told_high_watermark is None:
-            session.has_news(self)
-        elif self.partition is not None and self._told_high_watermark != self.partition.log.high_watermark:
-            session.has_quiet_news(self)
+        if self._pending is not None or self._has_more() or self._sent_high_watermark is None:
+            session.data_available(self)
+        elif self.partition is not None and self._sent_high_watermark != self.partition.log.high_watermark:
+            session.offsets_moved(self)
 
     def _led(self) -> Partition | None:
         """Return the partition, if the term is the one that the follower names; ``None`` if this broker does not know
@@ -364,7 +366,7 @@ class _Target:
         if self.partition is not partition:
             self.unbind()
             self.partition = partition
-            self._told_high_watermark = None
+            self._sent_high_watermark = None
             partition.followers[self.session.replica] = self
         if partition.has_unconfirmed:
             self.session.confirm(self)
@@ -376,34 +378,34 @@ class _Target:
 
     # Called by the partition (``Follower``)
 
-    def has_news(self) -> None:
-        if not self.is_told and self._pending is None:
-            self.session.has_news(self)
+    def data_available(self) -> None:
+        if not self.is_sent and self._pending is None:
+            self.session.data_available(self)
 
     def high_watermark_moved(self) -> None:
-        self.session.has_quiet_news(self)
+        self.session.offsets_moved(self)
 
     def confirm(self) -> None:
         self.session.confirm(self)
 
     def term_ended(self) -> None:
-        self.session.forget_news(self)
+        self.session.forget_changes(self)
         self.unbind()
         # The follower learns the new leader from the image; with this error it stops waiting here.
         self._pending = self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self.session.has_news(self)
+        self.session.data_available(self)
 
     # Answers
 
     def _has_more(self) -> bool:
         return self.partition is not None and self.asked.fetch_offset < self.partition.log.log_end_offset
 
-    def tell(self, max_bytes: int) -> PartitionData:
+    def next_result(self, max_bytes: int) -> PartitionData:
         """Return what is sent to the follower: an error, a diverging epoch, or records, at least one batch if there are
         any."""
         pending, self._pending = self._pending, None
         if pending is not None:
-            self.is_told = True
+            self.is_sent = True
             return pending
         partition = self.partition
         if partition is None or not self._has_more():
@@ -415,14 +417,14 @@ class _Target:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
             if code is ErrorCode.CORRUPT_MESSAGE:
                 self.session.sessions.refused(partition, self.asked.fetch_offset, limit)
-            self.is_told = True
+            self.is_sent = True
             return self._refused(code)
-        self.is_told, self._sent_bytes = True, len(records)
+        self.is_sent, self._sent_bytes = True, len(records)
         return self._offsets(records)
 
-    def tell_offsets(self) -> PartitionData | None:
+    def moved_offsets(self) -> PartitionData | None:
         partition = self.partition
-        if partition is None or self._told_high_watermark == partition.log.high_watermark:
+        if partition is None or self._sent_high_watermark == partition.log.high_watermark:
             return None
         return self._offsets(b"")
 
@@ -432,7 +434,7 @@ class _Target:
         )
 
     def _offsets(self, records: bytes) -> PartitionData:
-        self._told_high_watermark = None if self.partition is None else self.partition.log.high_watermark
+        self._sent_high_watermark = None if self.partition is None else self.partition.log.high_watermark
         return self._with_offsets(
             PartitionData(partition_index=self.asked.partition, aborted_transactions=None, records=records)
         )

@@ -41,8 +41,8 @@ class Replicas:
         self._copiers: dict[int, Copier] = {}
         self._followed: dict[TopicPartition, CopiedPartition] = {}
         self._changing: dict[TopicPartition, CopiedPartition] = {}
-        self._not_taken: dict[CopiedPartition, None] = {}  # No leader has answered for them in this term yet.
-        self._awaiting_taken: list[asyncio.Future[None]] = []
+        self._unserved: dict[CopiedPartition, None] = {}  # No leader has answered for them in this term yet.
+        self._awaiting_served: list[asyncio.Future[None]] = []
         self._is_started = False
         peers.on_refused = self.elections.refused
         node.partitions.on_add.append(self._leads_now)
@@ -118,12 +118,12 @@ class Replicas:
                 self._peers,
                 self._loop,
                 leader,
-                served=self._taken,
+                served=self._served,
                 failed=self._failed,
                 changing=self._changed,
             )
         copied = self._followed[log.topic_partition] = CopiedPartition(log, state.leader_epoch)
-        self._not_taken[copied] = None
+        self._unserved[copied] = None
         copier.follow(copied)
 
     def unfollow(self, topic_partition: TopicPartition) -> None:
@@ -131,19 +131,19 @@ class Replicas:
         if copied is not None:
             if copied.copier is not None:
                 copied.copier.unfollow(copied)
-            self._taken(copied)
+            self._served(copied)
 
-    async def taken(self) -> None:
+    async def wait_until_served(self) -> None:
         """Wait until a leader has answered, in its current term, for each partition that is followed here."""
-        if self._not_taken:
+        if self._unserved:
             waiting: asyncio.Future[None] = self._loop.create_future()
-            self._awaiting_taken.append(waiting)
+            self._awaiting_served.append(waiting)
             await waiting
 
-    def _taken(self, copied: CopiedPartition) -> None:
-        self._not_taken.pop(copied, None)
-        if not self._not_taken:
-            waiting, self._awaiting_taken = self._awaiting_taken, []
+    def _served(self, copied: CopiedPartition) -> None:
+        self._unserved.pop(copied, None)
+        if not self._unserved:
+            waiting, self._awaiting_served = self._awaiting_served, []
             for each in waiting:
                 if not each.done():
                     each.set_result(None)
@@ -155,7 +155,7 @@ class Replicas:
     def _failed(self, copied: CopiedPartition) -> None:
         """Leave the in-sync set of a followed partition whose log is offline; its copying has ended."""
         self._followed.pop(copied.log.topic_partition, None)
-        self._taken(copied)
+        self._served(copied)
         self.in_sync.give_up(copied.log.topic_partition)
 
     def _changed(self, copied: CopiedPartition) -> None:

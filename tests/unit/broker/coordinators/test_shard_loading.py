@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semel.broker.coordinators.shard_loading import LoadingLine, ShardLoading
+from semel.broker.coordinators.shard_loading import LoadingQueue, ShardLoading
 from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.errors import ErrorCode
 from semel.types import ProducerIdentity
@@ -73,8 +73,8 @@ def test_shards_that_are_loaded_together_take_one_slice_per_turn_and_the_first_i
     for number in range(20):
         bench.note("a", number)
     bench.wait()
-    line = LoadingLine(bench.loop)
-    first, second, third = (load(bench, slice_ms=0, read_bytes=100, line=line) for _ in range(3))
+    queue = LoadingQueue(bench.loop)
+    first, second, third = (load(bench, slice_ms=0, read_bytes=100, queue=queue) for _ in range(3))
     while first.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         assert second.shard.history == third.shard.history == []
         bench.wait(0)
@@ -86,13 +86,13 @@ def test_shards_that_are_loaded_together_take_one_slice_per_turn_and_the_first_i
     assert first.shard.history == second.shard.history == third.shard.history == bench.shard.history
 
 
-def test_a_shard_that_is_lost_in_line_does_not_hold_up_the_others() -> None:
+def test_a_shard_that_is_lost_in_the_queue_does_not_hold_up_the_others() -> None:
     bench = Bench()
     for number in range(20):
         bench.note("a", number)
     bench.wait()
-    line = LoadingLine(bench.loop)
-    first, second = (load(bench, slice_ms=0, read_bytes=100, line=line) for _ in range(2))
+    queue = LoadingQueue(bench.loop)
+    first, second = (load(bench, slice_ms=0, read_bytes=100, queue=queue) for _ in range(2))
     first.unload()
     bench.wait()
     assert (first.refusal, second.refusal) == (ErrorCode.NOT_COORDINATOR, None)

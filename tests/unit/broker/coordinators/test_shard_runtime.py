@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from semel.broker.coordinators.shard_runtime import MOVING_WAIT_MS
+from semel.broker.coordinators.shard_runtime import ID_WAIT_MS
 from semel.errors import ErrorCode
 from semel.replication.replica_set import ReplicaSet
 from semel.testing.virtual.disk_faults import DiskFault, Operation
@@ -129,7 +129,7 @@ def test_a_request_for_an_id_that_does_not_move_on_is_told_so_in_the_end() -> No
     bench = Bench()
     bench.note("a", MOVING)
     bench.runtime.run(lambda shard: shard.note_unless_moving("a", 5), bench.waiter)
-    bench.wait(MOVING_WAIT_MS / 1000 - 0.05)
+    bench.wait(ID_WAIT_MS / 1000 - 0.05)
     assert bench.told == [Noted(MOVING)]
     bench.wait(0.1)
     assert bench.told == [Noted(MOVING), Noted(error=ErrorCode.CONCURRENT_TRANSACTIONS)]

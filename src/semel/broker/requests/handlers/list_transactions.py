@@ -28,7 +28,7 @@ async def list_transactions(node: Node, request: Request, message: ListTransacti
         # A broker takes a transaction that it does not find here for ended, so the list must have all transactions
         # that this broker should coordinate.
         await node.cluster.refresh()
-        if not node.coordinators.transactions.leads_all_that_it_should:
+        if not node.coordinators.transactions.all_led_shards_loaded:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     async for runtime in each_shard(node.coordinators.transactions, node.turns):
         try:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class OneUnderWay:
+class SingleInFlight:
     """Limits the requests to one broker for one purpose to one at a time.
 
     ``send`` sends a request with all that was collected. After each request ``ended`` must be called, also if handling
