@@ -43,7 +43,7 @@ class Turns:
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._clock = clock
         self._loop = loop
-        self._line: deque[Callable[[], bool]] = deque()
+        self._queue: deque[Callable[[], bool]] = deque()
         self._is_scheduled = False
         self._due_ms = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -104,7 +104,7 @@ class Turns:
             self.most_elements = elements
 
     def _append(self, work: Callable[[], bool]) -> None:
-        self._line.append(work)
+        self._queue.append(work)
         if not self._is_scheduled:
             self._schedule()
 
@@ -114,14 +114,14 @@ class Turns:
 
     def _work_off(self) -> None:
         """Do the slices that are queued now, until the share of this turn is used up."""
-        line, now_ms = self._line, self._clock.monotonic_ms
+        queue, now_ms = self._queue, self._clock.monotonic_ms
         until_ms = now_ms() + SHARE_MS
         try:
-            for _ in range(len(line)):
-                if line.popleft()() or now_ms() >= until_ms:
+            for _ in range(len(queue)):
+                if queue.popleft()() or now_ms() >= until_ms:
                     break
         finally:
-            if line:
+            if queue:
                 self._schedule()
             else:
                 self._is_scheduled = False

@@ -192,7 +192,7 @@ BY_TESTS: dict[str, tuple[Bug, Seen]] = {
         Bug(
             cast(Any, reading.partition_of),
             "if parameters.rights is not None and",
-            "if parameters.rights is not None and target.told_high_watermark is None and",
+            "if parameters.rights is not None and target.sent_high_watermark is None and",
         ),
         _fetches,
     ),

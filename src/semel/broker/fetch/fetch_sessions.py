@@ -57,23 +57,25 @@ class FetchTarget:
     topic: str
     topic_id: UUID
     asked: FetchPartition
-    told_high_watermark: int | None = None
-    told_log_start_offset: int | None = None
+    sent_high_watermark: int | None = None
+    sent_log_start_offset: int | None = None
 
     @property
     def key(self) -> Key:
         return (self.topic if self.topic_id == ZERO_UUID else self.topic_id.bytes, self.asked.partition)
 
-    def news(self, data: PartitionData) -> bool:
-        """Whether the response must contain this partition. Remembers the offsets that are sent."""
+    def update_sent(self, data: PartitionData) -> bool:
+        """Record the offsets that are sent. Returns whether the response must contain this partition."""
         if data.error_code or data.diverging_epoch.end_offset is not None:
             # The next result after an error is always sent.
-            self.told_high_watermark = None
+            self.sent_high_watermark = None
             return True
-        told = self.told_high_watermark == data.high_watermark and self.told_log_start_offset == data.log_start_offset
-        self.told_high_watermark = data.high_watermark
-        self.told_log_start_offset = data.log_start_offset
-        return not told or bool(data.records) or data.preferred_read_replica is not None
+        is_known = (
+            self.sent_high_watermark == data.high_watermark and self.sent_log_start_offset == data.log_start_offset
+        )
+        self.sent_high_watermark = data.high_watermark
+        self.sent_log_start_offset = data.log_start_offset
+        return not is_known or bool(data.records) or data.preferred_read_replica is not None
 
 
 class FetchSession:
@@ -101,16 +103,18 @@ class FetchSession:
             for partition in forgotten.partitions:
                 self.targets.pop((name, partition), None)
 
-    def told(self, results: list[tuple[FetchTarget, PartitionData]]) -> list[tuple[FetchTarget, PartitionData]]:
+    def changed_results(
+        self, results: list[tuple[FetchTarget, PartitionData]]
+    ) -> list[tuple[FetchTarget, PartitionData]]:
         """Return the results that the response must contain.
 
         Partitions with records go to the end of the session, so that all partitions are read in turn.
         """
-        news = [(target, data) for target, data in results if target.news(data)]
-        for target, data in news:
+        changed = [(target, data) for target, data in results if target.update_sent(data)]
+        for target, data in changed:
             if data.records and self.targets.pop(target.key, None) is not None:
                 self.targets[target.key] = target
-        return news
+        return changed
 
 
 class FetchSessions:

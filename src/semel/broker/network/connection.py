@@ -42,7 +42,7 @@ _FINISHING: Final = 2
 _NOT_READ: Final = 4
 _TOO_MANY_ANSWERS: Final = 8
 _CLOSED: Final = 16
-_STARVED: Final = 32
+_LACKS_MEMORY: Final = 32
 _NO_ROOM: Final = 64
 _TURN_IS_OVER: Final = 128
 _MUTED: Final = 256
@@ -53,12 +53,12 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_answer_bytes",
+        "_answer_queue",
         "_busy",
         "_counted_bytes",
         "_flush_scheduled",
         "_held_by",
         "_inbox",
-        "_line",
         "_loop",
         "_mute",
         "_out",
@@ -93,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._stops = 0
-        self._line: deque[DelayedResponse] = deque()
+        self._answer_queue: deque[DelayedResponse] = deque()
         self._held_by: DelayedResponse | None = None
         self._answer_bytes = 0  # The size of the answers that are ready and wait for an earlier one.
         self._out: list[Buffer] = []
@@ -125,8 +125,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def reply(self, parts: list[Buffer]) -> None:
         """Send the answer of the request that is being served, after the answers of earlier requests that wait."""
-        if self._line:
-            self._line.append(_Ready(parts))
+        if self._answer_queue:
+            self._answer_queue.append(_Ready(parts))
             self._answers_wait(sum(map(len, parts)))
         else:
             self._send_soon(parts)
@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
     def begin(self, delayed: DelayedResponse, *, hold: bool) -> None:
         """Queue a request whose answer comes later. With ``hold`` no further request of this client is served before
         that."""
-        self._line.append(delayed)
+        self._answer_queue.append(delayed)
         if hold:
             self._held_by = delayed
             self._stops |= _HELD
@@ -148,15 +148,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def answered(self, delayed: DelayedResponse) -> None:
         """Send the answer of a delayed request, ``delayed.parts``, once all earlier answers are sent."""
-        line, parts = self._line, delayed.parts
+        queue, parts = self._answer_queue, delayed.parts
         assert parts is not None
-        if not line:
+        if not queue:
             return  # The client left before its answer.
-        if line[0] is delayed:
-            line.popleft()
+        if queue[0] is delayed:
+            queue.popleft()
             self._send_soon(parts)
-            while line and (ready := line[0].parts) is not None:
-                line.popleft()
+            while queue and (ready := queue[0].parts) is not None:
+                queue.popleft()
                 self._answers_wait(-sum(map(len, ready)))
                 self._send_soon(ready)
         else:
@@ -192,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
     def finish(self) -> None:
         """Serve no further request, and close the connection once those that were begun are answered."""
         self._stops |= _FINISHING
-        if not self._line:
+        if not self._answer_queue:
             self.close()
 
     def close(self) -> None:
@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def idle(self) -> bool:
         """Whether no request of this client waits for its answer."""
-        return not self._line
+        return not self._answer_queue
 
     @property
     def is_open(self) -> bool:
@@ -242,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
     def large_frame(self) -> int | None:
         """The number of the large request that is being received and holds memory, or None."""
         inbox = self._inbox
-        return inbox.large_frames if inbox.is_receiving_large and not inbox.starved else None
+        return inbox.large_frames if inbox.is_receiving_large and not inbox.lacks_memory else None
 
     def unread_ms(self, now_ms: float) -> float:
         """Return for how long the client has read nothing of its answers; 0 if no answer waits, or if it reads.
@@ -282,13 +282,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._mute is not None:
             self._mute.cancel()  # A quota may mute for days, and the timer would keep the connection as long.
             self._mute = None
-        line, self._line = self._line, deque()
+        queue, self._answer_queue = self._answer_queue, deque()
         self._out.clear()
         self.responses.forget(self._room_made)
         self.responses.remove(self.unread_answer_bytes)
         self._counted_bytes = self._answer_bytes = 0
         self._inbox.close()
-        for delayed in line:
+        for delayed in queue:
             if delayed.parts is None:
                 delayed.abandoned()
         self._server.closed(self)
@@ -322,12 +322,12 @@ class Connection(asyncio.BufferedProtocol):
     # Receiving: frames become requests, as long as ``_stops`` is 0.
 
     def _work(self) -> None:
-        inbox, line, responses = self._inbox, self._line, self.responses
+        inbox, queue, responses = self._inbox, self._answer_queue, self.responses
         self._busy = True
         must_wait = False
         left = TURN_REQUESTS_MAX
         try:
-            while left and not self._stops and len(line) < WAITING_REQUESTS_MAX:
+            while left and not self._stops and len(queue) < WAITING_REQUESTS_MAX:
                 frame = inbox.next_frame()
                 if frame is None:
                     break
@@ -357,16 +357,16 @@ class Connection(asyncio.BufferedProtocol):
                 responses.wait(self._room_made)
             else:
                 left = 0  # Only its own answers had filled the memory.
-        if inbox.starved and not self._stops & _STARVED:
-            self._stops |= _STARVED
-            inbox.feed(self._fed)
+        if inbox.lacks_memory and not self._stops & _LACKS_MEMORY:
+            self._stops |= _LACKS_MEMORY
+            inbox.wait_for_memory(self._memory_available)
         if inbox.waiting and (not left or self._is_stopped()):
             self._pause_reading()
             if not left:
                 self._resume_soon()
 
-    def _fed(self) -> None:
-        self._stops &= ~_STARVED
+    def _memory_available(self) -> None:
+        self._stops &= ~_LACKS_MEMORY
         self._resume_soon()
 
     def _room_made(self) -> None:
@@ -374,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
         self._resume_soon()
 
     def _is_stopped(self) -> bool:
-        return self._stops != 0 or len(self._line) >= WAITING_REQUESTS_MAX
+        return self._stops != 0 or len(self._answer_queue) >= WAITING_REQUESTS_MAX
 
     def _pause_reading(self) -> None:
         if not self._reading_paused and self._transport is not None and not self._transport.is_closing():
@@ -438,7 +438,7 @@ class Connection(asyncio.BufferedProtocol):
                 transport.writelines(out)
             if self._counted_bytes and not self._stops & _NOT_READ:
                 self._uncount()
-        if self._stops & _FINISHING and not self._line:
+        if self._stops & _FINISHING and not self._answer_queue:
             transport.close()
 
     def _count(self, size_bytes: int) -> None:

@@ -45,8 +45,8 @@ class ReceiveBuffer:
         "_view",
         "_wanted",
         "frame_bytes_max",
+        "lacks_memory",
         "large_frames",
-        "starved",
     )
 
     def __init__(self, scratch: memoryview, frame_bytes_max: int, memory: RequestMemory) -> None:
@@ -61,8 +61,8 @@ class ReceiveBuffer:
         self._wanted = 0
         self.large_frames = 0
         """How many frames have begun that needed a buffer of their own."""
-        self.starved = False
-        """Whether nothing more may be received because there is no memory. ``feed`` waits for some."""
+        self.lacks_memory = False
+        """Whether nothing more may be received because there is no memory. ``wait_for_memory`` waits for some."""
 
     @property
     def waiting(self) -> bool:
@@ -142,13 +142,13 @@ class ReceiveBuffer:
         self._view = self._scratch
         self._start = self._end = 0
 
-    def feed(self, fed: Callable[[], None]) -> None:
-        """Wait for the memory that is missing; ``fed`` is called when there is enough to receive more."""
+    def wait_for_memory(self, resume: Callable[[], None]) -> None:
+        """Wait for the memory that is missing; ``resume`` is called when there is enough to receive more."""
 
         def given() -> None:
-            self.starved = False
+            self.lacks_memory = False
             self._grow(self._wanted)
-            fed()
+            resume()
 
         self._memory.wait(self, self._wanted - len(self._large or ()), given)
 
@@ -174,7 +174,7 @@ class ReceiveBuffer:
         if wanted <= have or self._memory.take(self, wanted - have):
             self._grow(max(wanted, have))
         else:
-            self.starved, self._wanted = True, wanted
+            self.lacks_memory, self._wanted = True, wanted
 
     def _grow(self, size: int) -> None:
         have = self._large

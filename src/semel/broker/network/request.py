@@ -38,7 +38,7 @@ class Request:
         "_cache",
         "_connection",
         "_gone",
-        "_in_line",
+        "_is_queued",
         "_operation",
         "_received_at_ms",
         "_throttle_ms",
@@ -48,11 +48,11 @@ class Request:
         "cache_key",
         "client_id",
         "correlation_id",
-        "elements_told",
         "in_slices",
         "is_from_broker",
         "limits",
         "parts",
+        "response_elements",
         "version",
     )
 
@@ -68,7 +68,7 @@ class Request:
         self._connection = connection
         self._time = time
         self._received_at_ms = connection.active_at_ms
-        self._in_line = False
+        self._is_queued = False
         self._gone = False
         self._operation: HasClient | None = None
         self._cache: AnswerCache | None = None
@@ -82,7 +82,7 @@ class Request:
         self.cache_key: bytes | None = None
         self.limits: ClientLimits | None = None
         """The quotas of the client; None if it has none."""
-        self.elements_told = 0
+        self.response_elements = 0
         """How many elements the answer has, for APIs that count them: a short request may have a very large answer."""
         self.is_from_broker = False
         """Whether the request arrived at the listener of brokers."""
@@ -178,7 +178,7 @@ class Request:
         self.parts = parts
         connection = self._connection
         self._time.observe((connection.now_ms() - self._received_at_ms) / 1000)
-        if self._in_line:
+        if self._is_queued:
             connection.answered(self)
         else:
             connection.reply(parts)
@@ -207,8 +207,8 @@ class Request:
         the request keeps its place in the order of answers.
         """
         self._operation = operation
-        if not self._in_line:
-            self._in_line = True
+        if not self._is_queued:
+            self._is_queued = True
             self._connection.begin(self, hold=hold)
         elif not hold:
             self._connection.release(self)

@@ -69,7 +69,7 @@ Resume: TypeAlias = Callable[[], None]
 
 
 @dataclass(slots=True)
-class _Line:
+class _WaitQueue:
     """A queue of requests that wait until less than ``below_bytes`` is used, in their order."""
 
     below_bytes: int
@@ -82,7 +82,7 @@ class ResponseMemory:
     __slots__ = (
         "_bytes_max",
         "_call_soon",
-        "_lines",
+        "_queues",
         "_records_bytes_max",
         "_serves",
         "_serves_soon",
@@ -99,7 +99,11 @@ class ResponseMemory:
         self._bytes_max = bytes_max
         self._records_bytes_max = bytes_max * 3 // 4
         # Served in this order: requests without records, Fetches of clients that have read, other Fetches.
-        self._lines = (_Line(self._bytes_max), _Line(self._records_bytes_max), _Line(self._records_bytes_max))
+        self._queues = (
+            _WaitQueue(self._bytes_max),
+            _WaitQueue(self._records_bytes_max),
+            _WaitQueue(self._records_bytes_max),
+        )
         self._call_soon = call_soon
         self._serves_soon = False
         self._serves = False  # Whether the first request of a queue is being served, ahead of the others.
@@ -109,19 +113,19 @@ class ResponseMemory:
 
     @property
     def waiting_requests(self) -> int:
-        return sum(len(line.waiting) for line in self._lines)
+        return sum(len(queue.waiting) for queue in self._queues)
 
     @property
     def is_scarce(self) -> bool:
         """Whether a request waits for memory."""
-        return any(line.waiting for line in self._lines)
+        return any(queue.waiting for queue in self._queues)
 
     @property
     def missing_bytes(self) -> int:
         """How many bytes must be released before the first waiting request is served, with one part as its room."""
-        for line in self._lines:
-            if line.waiting:
-                return max(0, self.used_bytes - line.below_bytes + line.below_bytes // PARTS)
+        for queue in self._queues:
+            if queue.waiting:
+                return max(0, self.used_bytes - queue.below_bytes + queue.below_bytes // PARTS)
         return 0
 
     @property
@@ -133,7 +137,7 @@ class ResponseMemory:
         """Whether a Fetch with a large first batch has to wait: there is no room, or other Fetches wait before it."""
         if self.used_bytes >= self._records_bytes_max:
             return True
-        _, readers, others = self._lines
+        _, readers, others = self._queues
         return not self._serves and bool(readers.waiting or (others.waiting and not has_read))
 
     def room_bytes(self, *, has_read: bool) -> int:
@@ -153,27 +157,27 @@ class ResponseMemory:
 
     def wait(self, resume: Resume) -> None:
         """Call ``resume`` once there is room."""
-        self._wait_in(self._lines[0], resume)
+        self._wait_in(self._queues[0], resume)
 
     def wait_with_records(self, resume: Resume, *, has_read: bool) -> None:
         """Call ``resume`` once there is room for records. ``has_read``: the client has read a large answer before."""
-        self._wait_in(self._lines[1 if has_read else 2], resume)
+        self._wait_in(self._queues[1 if has_read else 2], resume)
 
     def forget(self, resume: Resume) -> None:
-        for line in self._lines:
-            line.waiting.pop(resume, None)
+        for queue in self._queues:
+            queue.waiting.pop(resume, None)
 
-    def _wait_in(self, line: _Line, resume: Resume) -> None:
+    def _wait_in(self, queue: _WaitQueue, resume: Resume) -> None:
         was_scarce = self.is_scarce
-        line.waiting[resume] = None
+        queue.waiting[resume] = None
         if not was_scarce:
             self.scarce()
 
-    def _first(self) -> _Line | None:
+    def _first(self) -> _WaitQueue | None:
         """Return the queue whose first request can be served; None if no request can."""
-        for line in self._lines:
-            if line.waiting:
-                return line if self.used_bytes < line.below_bytes else None
+        for queue in self._queues:
+            if queue.waiting:
+                return queue if self.used_bytes < queue.below_bytes else None
         return None
 
     def _serve_soon(self) -> None:
@@ -184,9 +188,9 @@ class ResponseMemory:
     def _serve(self) -> None:
         """Resume the first waiting request. The next one is resumed in a later turn: each may read megabytes."""
         self._serves_soon = False
-        if (line := self._first()) is not None:
-            resume = next(iter(line.waiting))
-            del line.waiting[resume]
+        if (queue := self._first()) is not None:
+            resume = next(iter(queue.waiting))
+            del queue.waiting[resume]
             self._serves = True
             try:
                 resume()

@@ -191,14 +191,14 @@ class Server:
             (self._listener_rates[name], own_rate, f"listener.name.{name.lower()}.max.connection.creation.rate"),
             (self._rate, limits.connections_per_second_max, "max.connection.creation.rate"),
         ):
-            if rate is not None and not self._comes_in_time(connection, rates, rate, setting):
+            if rate is not None and not self._is_within_rate(connection, rates, rate, setting):
                 return False
         self._metrics.connections_accepted.value += 1
         if options.authenticate is not None:
             options.authenticate(connection)
         return True
 
-    def _comes_in_time(self, connection: Connection, rates: ConnectionRate, rate: int, setting: str) -> bool:
+    def _is_within_rate(self, connection: Connection, rates: ConnectionRate, rate: int, setting: str) -> bool:
         """Whether the connection is within the rate. It is muted for a while if it has to wait for that."""
         wait_ms = rates.wait_ms(connection.host, rate, connection.active_at_ms)
         if wait_ms is None:

@@ -59,7 +59,7 @@ class StalledConnections:
                 yield connection, reason
             elif connection.paused_at_ms is not None and unread_ms >= SCARCE_UNREAD_MS_MAX:
                 holding.append((connection.paused_at_ms, connection, unread_ms))
-        yield from self._in_the_way(holding)
+        yield from self._holding_needed_memory(holding)
 
     def _note_scarcity(self, now_ms: float) -> None:
         if not self._requests.is_scarce:
@@ -69,7 +69,9 @@ class StalledConnections:
         elif self._leaving_since_ms is None:
             self._leaving_since_ms = now_ms
 
-    def _in_the_way(self, holding: list[tuple[float, Connection, float]]) -> Iterator[tuple[Connection, str]]:
+    def _holding_needed_memory(
+        self, holding: list[tuple[float, Connection, float]]
+    ) -> Iterator[tuple[Connection, str]]:
         """Yield the connections to close so that waiting requests get memory, of those that do not read."""
         waiting_requests, missing_bytes = self._responses.waiting_requests, self._responses.missing_bytes
         for _, connection, unread_ms in sorted(holding, key=lambda held: held[0]):

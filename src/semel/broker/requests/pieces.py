@@ -83,12 +83,12 @@ class Piece:
         return self._request.room_bytes()
 
     @property
-    def elements_told(self) -> int:
-        return self._request.elements_told
+    def response_elements(self) -> int:
+        return self._request.response_elements
 
-    @elements_told.setter
-    def elements_told(self, elements: int) -> None:
-        self._request.elements_told = elements
+    @response_elements.setter
+    def response_elements(self, elements: int) -> None:
+        self._request.response_elements = elements
 
     @property
     def lacks_room(self) -> bool:

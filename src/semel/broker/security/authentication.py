@@ -309,7 +309,7 @@ class _BareAnswer:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._in_line = False
+        self._is_queued = False
         self.parts: list[Buffer] | None = None
         self.is_abandoned = False
 
@@ -317,14 +317,14 @@ class _BareAnswer:
         self.is_abandoned = True
 
     def hold(self) -> None:
-        if not self._in_line:
-            self._in_line = True
+        if not self._is_queued:
+            self._is_queued = True
             self._connection.begin(self, hold=True)
 
     def send(self, response: SaslAuthenticateResponse) -> None:
         token = response.auth_bytes
         self.parts = [len(token).to_bytes(_SIZE_BYTES, "big") + token]
-        if self._in_line:
+        if self._is_queued:
             self._connection.answered(self)
         else:
             self._connection.reply(self.parts)

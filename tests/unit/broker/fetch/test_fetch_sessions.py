@@ -57,7 +57,7 @@ def told(session: FetchSession, *results: PartitionData) -> list[int]:
     targets = {target.asked.partition: target for target in session.targets.values()}
     return [
         answered.partition_index
-        for _, answered in session.told([(targets[result.partition_index], result) for result in results])
+        for _, answered in session.changed_results([(targets[result.partition_index], result) for result in results])
     ]
 
 

@@ -30,7 +30,7 @@ def main() -> None:
         buffer = box.buffer()
         buffer[:4] = struct.pack(">i", FRAME_BYTES)
         rest = chance.randrange(2**20, 9 * 2**20)
-        while rest > 0 and not box.starved:
+        while rest > 0 and not box.lacks_memory:
             size = len(buffer)
             buffer[::4096] = bytes(len(range(0, size, 4096)))
             if not box.is_receiving_large:
@@ -40,7 +40,7 @@ def main() -> None:
             box.settle()
             survivors.append(bytes(5000))
             rest -= size
-            if not box.starved:
+            if not box.lacks_memory:
                 buffer = box.buffer()
         while memory.used_bytes > ARRIVING_BYTES_MAX // 2:
             open_boxes.pop(chance.randrange(len(open_boxes))).close()

@@ -80,7 +80,7 @@ def test_large_frames_of_many_connections_all_arrive_within_a_small_memory() -> 
     arrived: dict[int, bytes] = {}
     peak = 0
     while left:
-        ready = [number for number in left if not inboxes[number].starved]
+        ready = [number for number in left if not inboxes[number].lacks_memory]
         assert ready, "they locked each other out"
         number = chance.choice(ready)
         inbox = inboxes[number]
@@ -96,8 +96,8 @@ def test_large_frames_of_many_connections_all_arrive_within_a_small_memory() -> 
         inbox.settle()
         if frame is not None:
             inbox.shrink()
-        if inbox.starved:
-            inbox.feed(lambda: None)
+        if inbox.lacks_memory:
+            inbox.wait_for_memory(lambda: None)
         peak = max(peak, memory.used_bytes)
 
     assert [arrived[number] for number in range(12)] == bodies

@@ -37,7 +37,7 @@ def test_a_piece_has_what_handlers_ask_of_a_request() -> None:
             "principal",
             "limits",
             "is_from_broker",
-            "elements_told",
+            "response_elements",
             "lacks_room",
         )
     )

@@ -57,10 +57,10 @@ def _described(
         error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
-        if request.elements_told >= ANSWER_BYTES_MAX:
+        if request.response_elements >= ANSWER_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"the answer has {request.elements_told} bytes already; ask for fewer resources at once",
+                f"the answer has {request.response_elements} bytes already; ask for fewer resources at once",
             )
         entries = _entries(node, resource)
     except KafkaError as error:
@@ -69,7 +69,7 @@ def _described(
     for entry in entries:
         config, size_bytes = _config(entry, synonyms, documentation)
         result.configs.append(config)
-        request.elements_told += size_bytes
+        request.response_elements += size_bytes
     return result
 
 

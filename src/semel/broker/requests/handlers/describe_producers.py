@@ -54,7 +54,7 @@ def _answer(
             described.partitions.append(found)
             for producer in _producers(node, request, topic.name, found):
                 found.active_producers.append(producer)
-                request.elements_told += 1
+                request.response_elements += 1
                 room -= 1
                 if room <= 0:
                     room = SLICE_PRODUCERS
@@ -71,10 +71,11 @@ def _producers(
 ) -> Generator[ProducerState, None, None]:
     """Yield the producers of a partition. If it is refused, yields none and puts the error into ``found``."""
     try:
-        if request.elements_told >= ANSWER_PRODUCERS_MAX:
+        if request.response_elements >= ANSWER_PRODUCERS_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"{request.elements_told} producers are in the answer; ask for {topic}-{found.partition_index} alone",
+                f"{request.response_elements} producers are in the answer; ask for "
+                f"{topic}-{found.partition_index} alone",
             )
         partition = node.led_partition(topic, found.partition_index)
     except KafkaError as error:

@@ -70,7 +70,7 @@ def fetch(
         if new_session and len(targets) <= SESSION_PARTITIONS_MAX:
             return _first_answer(node, parameters, reading)
         if session is not None:
-            return _answer(session.told(reading.results), session.id)
+            return _answer(session.changed_results(reading.results), session.id)
         return _answer(reading.results, NO_SESSION)
 
     if len(targets) > SLICE_TARGETS:
@@ -170,7 +170,7 @@ def _first_answer(node: Node, parameters: FetchParameters, reading: Reading) -> 
         now_ms=node.clock.monotonic_ms(),
     )
     for target, data in reading.results:
-        target.news(data)
+        target.update_sent(data)
     return _answer(reading.results, NO_SESSION if session is None else session.id)
 
 

@@ -102,14 +102,14 @@ async def _with_everything(
         _look_up(node, message, group, wanted, rights, found.set_result)
         result = await found
         node.turns.worked(len(result.offsets))
-        request.elements_told += len(result.offsets)
+        request.response_elements += len(result.offsets)
         return result
 
     answers = []
     for number, group in enumerate(groups):
         if number:
             await node.turns.pause()
-        if request.elements_told >= ANSWER_OFFSETS_MAX:
+        if request.response_elements >= ANSWER_OFFSETS_MAX:
             answers.append(_answer(group, [], FetchResult(ErrorCode.INVALID_REQUEST), request.version))
             continue
         if group.topics is not None:
