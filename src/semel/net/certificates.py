@@ -34,7 +34,7 @@ class IdentitySettings(Protocol):
     def ssl_key_password(self) -> str | None: ...
 
 
-def trust(context: ssl.SSLContext, settings: TrustSettings) -> bool:
+def load_trusted_certificates(context: ssl.SSLContext, settings: TrustSettings) -> bool:
     """Make the context trust the certificates that the settings name. Returns whether they name any."""
     if settings.ssl_truststore_location is not None:
         with _naming("ssl.truststore.location", settings.ssl_truststore_location):
@@ -45,7 +45,7 @@ def trust(context: ssl.SSLContext, settings: TrustSettings) -> bool:
     return settings.ssl_truststore_location is not None or settings.ssl_truststore_certificates is not None
 
 
-def identify(context: ssl.SSLContext, settings: IdentitySettings) -> bool:
+def load_own_certificate(context: ssl.SSLContext, settings: IdentitySettings) -> bool:
     """Make the context present the certificate that the settings name. Returns whether they name one."""
     # Never None: OpenSSL would prompt at the terminal for the password of an encrypted key.
     password = settings.ssl_key_password or ""

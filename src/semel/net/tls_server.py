@@ -68,7 +68,7 @@ class TlsProtocolFactory:
     def __call__(self) -> TlsServerTransport:
         return TlsServerTransport(self.factory(), self)
 
-    def one_too_many(self) -> TlsServerTransport:
+    def excess_handshake(self) -> TlsServerTransport:
         """Return the handshake to end: the oldest of the address that has most, so that a flood ends only its own."""
         counts = Counter(transport.host for transport in self.handshakes)
         ((host, _),) = counts.most_common(1)
@@ -135,7 +135,7 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._timer = server.loop.call_later(HANDSHAKE_SECONDS_MAX, self._took_too_long)
         server.handshakes[self] = None
         if len(server.handshakes) > HANDSHAKES_MAX:
-            server.one_too_many().give_up(f"more than {HANDSHAKES_MAX} TLS handshakes are under way")
+            server.excess_handshake().give_up(f"more than {HANDSHAKES_MAX} TLS handshakes are under way")
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end_handshake()
@@ -177,7 +177,7 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if self._outer_is_full or self._state is _State.CLOSED:
             return
         if self._state is _State.CLOSING:
-            self._say_goodbye()
+            self._send_close_notify()
         else:
             self._protocol.resume_writing()
 
@@ -302,7 +302,7 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if self._outgoing.pending and self._outer is not None:
             self._outer.write(self._outgoing.read())
 
-    def _say_goodbye(self) -> None:
+    def _send_close_notify(self) -> None:
         """Send close_notify and close the connection, after all data was sent."""
         if self._tls is not None:
             with contextlib.suppress(ssl.SSLError):  # The client's close_notify is not waited for.
@@ -337,7 +337,7 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
         was_open = self._state is _State.OPEN
         self._state = _State.CLOSING
         if was_open and not self._waiting:
-            self._say_goodbye()
+            self._send_close_notify()
         elif not was_open and self._outer is not None:
             self._outer.close()
 

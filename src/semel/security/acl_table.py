@@ -46,7 +46,7 @@ _Right: TypeAlias = tuple[str, AclOperation, AclPermission]
 """A principal, an operation and a permission."""
 
 
-class _OfType:
+class _RulesOfType:
     """The rules for one type of resource, indexed by literal names and by prefixes.
 
     The rules that cover a name are found with one look-up for each length that prefixes have. ``by_right`` has, for
@@ -67,8 +67,8 @@ class _OfType:
         self._own: set[_Right] = set()
         """The keys of ``by_right`` whose dicts are not shared with another copy, and so may be changed."""
 
-    def copy(self) -> _OfType:
-        twin = _OfType()
+    def copy(self) -> _RulesOfType:
+        twin = _RulesOfType()
         twin.literal, twin.prefixed, twin.by_right = dict(self.literal), dict(self.prefixed), dict(self.by_right)
         twin.prefix_lengths, twin._counts = self.prefix_lengths, dict(self._counts)
         return twin
@@ -85,9 +85,9 @@ class _OfType:
         old = frozenset() if before is None else before.all
         new = frozenset() if after is None else after.all
         for rule in old - new:
-            del self._that_say(rule)[pattern, rule.host]
+            del self._changeable_entry(rule)[pattern, rule.host]
         for rule in new - old:
-            self._that_say(rule)[pattern, rule.host] = None
+            self._changeable_entry(rule)[pattern, rule.host] = None
 
     def _count(self, length: int, more: int) -> None:
         """Add ``more`` (1, 0 or -1) to the number of prefixes of this length."""
@@ -97,7 +97,7 @@ class _OfType:
         if not before or not before + more:
             self.prefix_lengths = sorted(self._counts)
 
-    def _that_say(self, rule: AclRule) -> dict[tuple[ResourcePattern, str], None]:
+    def _changeable_entry(self, rule: AclRule) -> dict[tuple[ResourcePattern, str], None]:
         right = (rule.principal, rule.operation, rule.permission)
         if right not in self._own:
             self._own.add(right)
@@ -116,7 +116,7 @@ class _OfType:
             found.append(rules)
         return found
 
-    def that_say(
+    def matching(
         self, principal: str, operation: AclOperation, permission: AclPermission
     ) -> list[dict[tuple[ResourcePattern, str], None]]:
         """Return the patterns and hosts of the rules with this permission whose principal is this one or ``User:*``,
@@ -125,7 +125,7 @@ class _OfType:
         return [found for right in rights if (found := self.by_right.get(right))]
 
 
-_NO_RULES: Final = _OfType()
+_NO_RULES: Final = _RulesOfType()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +133,7 @@ class AclTable:
     """An immutable table of all ACLs; ``altered`` returns a changed copy."""
 
     _patterns: Mapping[ResourcePattern, _Rules] = field(default_factory=lambda: MappingProxyType({}))
-    _of_types: Mapping[AclResourceType, _OfType] = field(default_factory=lambda: MappingProxyType({}))
+    _of_types: Mapping[AclResourceType, _RulesOfType] = field(default_factory=lambda: MappingProxyType({}))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AclTable) and dict(self.items()) == dict(other.items())
@@ -166,7 +166,7 @@ class AclTable:
     def altered(self, changes: Mapping[ResourcePattern, frozenset[AclRule]]) -> AclTable:
         """Return a table in which these patterns have these rules. A pattern without rules is left out."""
         patterns, of_types = dict(self._patterns), dict(self._of_types)
-        changed: dict[AclResourceType, _OfType] = {}
+        changed: dict[AclResourceType, _RulesOfType] = {}
         for pattern, rules in changes.items():
             kind = pattern.resource_type
             if kind not in changed:
@@ -202,10 +202,10 @@ class AclTable:
     def allows_some(self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType) -> bool:
         """Whether the operation may be allowed on some resource of this type. It can be True when none is allowed."""
         of_type = self._of_types.get(resource_type, _NO_RULES)
-        denied = _Denied(host, of_type.that_say(principal, operation, AclPermission.DENY))
+        denied = _Denied(host, of_type.matching(principal, operation, AclPermission.DENY))
         return any(
             on in (ANY_HOST, host) and not denied.has_all_of(pattern)
-            for found in of_type.that_say(principal, operation, AclPermission.ALLOW)
+            for found in of_type.matching(principal, operation, AclPermission.ALLOW)
             for pattern, on in found
         )
 

@@ -12,7 +12,7 @@ import pytest
 from semel.broker.security.authentication import LOGIN_MS_MAX
 from semel.errors import ErrorCode
 from semel.security.sasl.client import Scram
-from semel.security.sasl.server import Costly, Refused, Step
+from semel.security.sasl.server import BlockingStep, Refused, Step
 from semel.testing import Broker
 from semel.wire.apis import ApiKey
 from semel.wire.messages.api_versions import ApiVersionsRequest
@@ -267,7 +267,7 @@ class Broken:
         def fail() -> Refused:
             raise RuntimeError(f"it was given {token!r}")
 
-        return Costly(fail) if self._is_costly else fail()
+        return BlockingStep(fail) if self._is_costly else fail()
 
 
 @pytest.mark.parametrize("is_costly", [False, True])

@@ -67,7 +67,7 @@ def test_pieces_ask_for_everything_once_and_their_answers_are_one(
     assert all(leaves(piece.message) <= size for piece in pieces)
     assert all(piece.message.require_stable for piece in pieces)
     if pieces:
-        assert join([Part(answer(piece.message), piece.goes_on) for piece in pieces], ANSWERED) == whole
+        assert join([Part(answer(piece.message), piece.continued_depth) for piece in pieces], ANSWERED) == whole
 
 
 @given(count=st.integers(1, 200), size=st.integers(1, 50))
@@ -76,5 +76,5 @@ def test_a_topic_that_was_cut_is_answered_as_one_topic(count: int, size: int) ->
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[*range(count)])])]
     )
-    pieces = [Part(answer(piece), goes_on) for piece, goes_on in cut(request, ASKED, size)]
+    pieces = [Part(answer(piece), continued_depth) for piece, continued_depth in cut(request, ASKED, size)]
     assert join(pieces, ANSWERED) == answer(request)

@@ -22,7 +22,7 @@ from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.records import NO_PARTITIONS
 from semel.coordinator.group.settings import ConsumerSettings, MigrationPolicy
 from semel.errors import ErrorCode
-from semel.wire.messages.consumer_group_heartbeat import LEAVING, LEAVING_FOR_A_WHILE
+from semel.wire.messages.consumer_group_heartbeat import LEAVING, LEAVING_STATIC_MEMBER
 from tests.unit.coordinator.group.consumer.classic_consumer import ClassicConsumer
 from tests.unit.coordinator.group.consumer.simulated_group import (
     GROUP,
@@ -123,7 +123,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def leave(self, data: st.DataObject, for_a_while: bool) -> None:
         member = self.pick(data)
         self.members.remove(member)
-        epoch = LEAVING_FOR_A_WHILE if for_a_while and member.instance_id is not None else LEAVING
+        epoch = LEAVING_STATIC_MEMBER if for_a_while and member.instance_id is not None else LEAVING
         assert member.leave(epoch).error in EXPECTED
 
     @precondition(lambda self: self.members)

@@ -115,7 +115,7 @@ def declared(key: ApiKey, version: int) -> set[Right]:
     access = ACCESS[key].in_version(version)
     needs = (*access.whole, *(access.items.needs if access.items is not None else ()))
     others = {right for need in needs for right in (need.instead, need.some) if right is not None}
-    return {need.right for need in needs} | others | {decided.right for decided in access.inside}
+    return {need.right for need in needs} | others | {decided.right for decided in access.checked_by_handler}
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS, ids=lambda value: getattr(value, "name", f"v{value}"))

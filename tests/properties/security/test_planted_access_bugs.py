@@ -36,7 +36,7 @@ from tests.properties.security.test_access_matrix import bindings, check
 BY_RULES: dict[str, tuple[Bug, ApiKey, int]] = {
     "a rule that denies is not looked for behind a prefix": (
         Bug(
-            cast(Any, acl_table._OfType.covering),
+            cast(Any, acl_table._RulesOfType.covering),
             "[rules for length in lengths if",
             "[rules for length in (() if name in literal else lengths) if",
         ),
@@ -73,7 +73,7 @@ BY_RULES: dict[str, tuple[Bug, ApiKey, int]] = {
         11,
     ),
     "a transaction takes topics that its producer may not write to": (
-        Bug(cast(Any, add_partitions_to_txn._why_not), "not rights.demand(WRITE_TOPIC, partition.topic)", "False"),
+        Bug(cast(Any, add_partitions_to_txn._refusal), "not rights.demand(WRITE_TOPIC, partition.topic)", "False"),
         ApiKey.ADD_PARTITIONS_TO_TXN,
         3,
     ),
@@ -211,8 +211,8 @@ BY_TESTS: dict[str, tuple[Bug, Seen]] = {
     "a cursor names a topic that is hidden": (
         Bug(
             cast(Any, describe_topic_partitions._answer),
-            "names, hidden = yield from _told_apart(names, rights)",
-            "_, hidden = yield from _told_apart(names, rights)",
+            "names, hidden = yield from _by_visibility(names, rights)",
+            "_, hidden = yield from _by_visibility(names, rights)",
         ),
         _pages,
     ),

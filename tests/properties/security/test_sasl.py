@@ -13,7 +13,7 @@ from semel.security.sasl.client import Plain, SaslError, Scram
 from semel.security.sasl.plain_server import PlainServer
 from semel.security.sasl.scram_credentials import ScramCredential
 from semel.security.sasl.scram_server import ScramServer
-from semel.security.sasl.server import Authenticated, Challenge, Costly, Refused, ServerMechanism, Step
+from semel.security.sasl.server import Authenticated, BlockingStep, Challenge, Refused, ServerMechanism, Step
 from semel.security.sasl.unknown_users import UnknownUsers
 from semel.wire.codes import ScramMechanism
 
@@ -56,7 +56,7 @@ class Exchange(NamedTuple):
 
 
 def finished(step: Step) -> Step:
-    return step.run() if isinstance(step, Costly) else step
+    return step.run() if isinstance(step, BlockingStep) else step
 
 
 def exchange(

@@ -21,7 +21,7 @@ from semel.security.sasl.access_tokens import (
 )
 from semel.security.sasl.client import OAuthBearer
 from semel.security.sasl.oauthbearer_server import OAuthBearerServer
-from semel.security.sasl.server import OTHER_IDENTITY, Authenticated, Challenge, Costly, Refused, Step
+from semel.security.sasl.server import OTHER_IDENTITY, Authenticated, BlockingStep, Challenge, Refused, Step
 
 pytestmark = pytest.mark.needs("pyjwt")
 
@@ -243,14 +243,14 @@ def test_claims_that_make_no_sense_are_rejected_although_they_are_signed(claims:
 
 
 def finished(step: Step) -> Step:
-    return step.run() if isinstance(step, Costly) else step
+    return step.run() if isinstance(step, BlockingStep) else step
 
 
 def test_the_exchange_with_our_client() -> None:
     issuer = Issuer()
     server = OAuthBearerServer(issuer.verifier)
     first = server.step(OAuthBearer(issuer.token()).first())
-    assert isinstance(first, Costly), "the keys are not there yet, and they are not fetched on the loop"
+    assert isinstance(first, BlockingStep), "the keys are not there yet, and they are not fetched on the loop"
     assert first.run() == Authenticated("carol", expires_at_ms=(NOW_S + 300) * 1000)
     assert isinstance(server.step(OAuthBearer(issuer.token()).first()), Refused)
     now = OAuthBearerServer(issuer.verifier).step(OAuthBearer(issuer.token()).first())

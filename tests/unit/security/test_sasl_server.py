@@ -16,7 +16,7 @@ from semel.security.sasl.plain_server import PlainServer
 from semel.security.sasl.scram_client import ScramExchange
 from semel.security.sasl.scram_credentials import ScramCredential
 from semel.security.sasl.scram_server import ScramServer
-from semel.security.sasl.server import OTHER_IDENTITY, Authenticated, Challenge, Costly, Refused, Step
+from semel.security.sasl.server import OTHER_IDENTITY, Authenticated, BlockingStep, Challenge, Refused, Step
 from semel.security.sasl.unknown_users import UnknownUsers
 from semel.wire.codes import ScramMechanism
 
@@ -42,7 +42,7 @@ def server(iterations: int = 4096) -> ScramServer:
 
 def plain(token: bytes, configured: dict[str, str] | None = None) -> Step:
     step = PlainServer(configured or {}, lambda user: (SHA_256, credential())).step(token)
-    return step.run() if isinstance(step, Costly) else step
+    return step.run() if isinstance(step, BlockingStep) else step
 
 
 def test_scram_agrees_with_the_example_of_rfc_7677() -> None:
@@ -231,7 +231,7 @@ def test_an_unknown_user_and_a_wrong_password_are_told_the_same() -> None:
 
 
 def test_nothing_secret_shows_in_what_is_printed() -> None:
-    steps = [plain(b"\0user\0hunter2"), server().step(FIRST), Costly(lambda: Refused("hunter2"))]
+    steps = [plain(b"\0user\0hunter2"), server().step(FIRST), BlockingStep(lambda: Refused("hunter2"))]
     server_in_use = server()
     server_in_use.step(FIRST)
     shown = repr([*steps, server_in_use, PlainServer({"user": "hunter2"}, lambda user: (SHA_256, credential()))])

@@ -21,7 +21,7 @@ from semel.security.sasl.oauthbearer_server import OAuthBearerServer
 from semel.security.sasl.plain_server import PlainServer
 from semel.security.sasl.scram_credentials import ScramCredential
 from semel.security.sasl.scram_server import ScramServer
-from semel.security.sasl.server import Authenticated, Challenge, Costly, Refused, ServerMechanism
+from semel.security.sasl.server import Authenticated, BlockingStep, Challenge, Refused, ServerMechanism
 from semel.security.sasl.unknown_users import UnknownUsers
 from semel.wire.codes import ScramMechanism
 from tools.fuzz.target import Target
@@ -64,7 +64,7 @@ def _exchanged(server: ServerMechanism, messages: list[bytes]) -> None:
     end: Authenticated | Refused | None = None
     for message in messages:
         step = server.step(message)
-        if isinstance(step, Costly):
+        if isinstance(step, BlockingStep):
             step = step.run()
         if isinstance(end, Authenticated):
             assert not isinstance(step, Authenticated), "believed twice"

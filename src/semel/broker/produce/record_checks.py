@@ -74,14 +74,14 @@ class RecordChecks:
                 check.finish(RECOMPRESSED_BYTES_MAX - recompressed_bytes)
                 recompressed_bytes += len(check.recompressed or b"")
 
-        def told(result: BaseException | None) -> None:
+        def turn_finished(result: BaseException | None) -> None:
             if left and result is None and not self._is_over:
-                worker.run(work, told)
+                worker.run(work, turn_finished)
                 return
             self.waiting_bytes -= size_bytes
             finished(result)
 
-        worker.run(work, told)
+        worker.run(work, turn_finished)
 
     def kill(self) -> None:
         """Begin no further check, and call no ``finished``."""

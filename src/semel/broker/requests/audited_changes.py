@@ -41,7 +41,7 @@ def audited(audit: Audit, key: ApiKey, handle: Handle) -> Handle:
     def serve(request: Request, message: Any) -> object:
         amend = request.amend
 
-        def told(response: Any) -> Generator[None, None, object]:
+        def audited_response(response: Any) -> Generator[None, None, object]:
             if not getattr(message, "validate_only", False):
                 for operation, resource_type, name in changes(message, response):
                     audit.changed(
@@ -49,7 +49,7 @@ def audited(audit: Audit, key: ApiKey, handle: Handle) -> Handle:
                     )
             return response if amend is None else (yield from amend(response))
 
-        request.amend = told
+        request.amend = audited_response
         return handle(request, message)
 
     return serve

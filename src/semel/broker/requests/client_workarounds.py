@@ -13,7 +13,7 @@ from semel.wire.apis import ApiKey
 _METADATA_FLEXIBLE_SINCE: Final = 9
 
 
-def repaired(api_key: int, version: int, body: memoryview) -> bytes | None:
+def repaired_body(api_key: int, version: int, body: memoryview) -> bytes | None:
     """Return the corrected body of a request that could not be decoded, or None if it is not a known case."""
     if api_key == ApiKey.METADATA and version >= _METADATA_FLEXIBLE_SINCE and bytes(body[:4]) == bytes(4):
         # librdkafka (2.15 and before), asking for all topics: the null array as four bytes instead of one.

@@ -20,8 +20,8 @@ from semel.broker.metrics.metrics import Histogram
 from semel.broker.network.connection import Connection
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.broker.requests.client_workarounds import repaired_body
 from semel.broker.requests.large_requests import LargeRequests, at_once_bytes
-from semel.broker.requests.quirks import repaired
 from semel.broker.requests.routes import CACHED, LARGE_ANSWERS, SERVED, access_of, handler_of
 from semel.broker.turns import SHARE_MS, TURN_MS_MAX
 from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
@@ -95,7 +95,7 @@ class Dispatcher:
             try:
                 message = decode(frame, position)
             except DecodeError:
-                body = repaired(api_key, version, frame[position:])
+                body = repaired_body(api_key, version, frame[position:])
                 if body is None:
                     raise
                 message = decode(body, 0)

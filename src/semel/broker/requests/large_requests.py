@@ -261,7 +261,7 @@ class LargeRequests:
     ) -> object:
         asked, answered = split.lists_in(request.version)
         responses: list[Part] = []
-        for part, goes_on in cut(message, asked, split.size):
+        for part, continued_depth in cut(message, asked, split.size):
             if request.is_abandoned:
                 return None
             piece = Piece(request, loop)
@@ -279,7 +279,7 @@ class LargeRequests:
                 response = await self._turns.run(piece.amend(response), elements=split.size)
             if getattr(response, "error_code", 0):
                 return response  # The error is for the whole request.
-            responses.append(Part(response, goes_on))
+            responses.append(Part(response, continued_depth))
             await self._turns.pause()
         if not responses:
             request.answer_nothing()

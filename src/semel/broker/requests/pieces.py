@@ -29,26 +29,26 @@ class Lists(NamedTuple):
 class Part(NamedTuple):
     """One part of a request, or of its response: ``message`` is of the class of the whole.
 
-    ``goes_on`` is the number of nested lists, from the outermost, in which the first element is the rest of the last
-    element of the part before.
+    ``continued_depth`` is the number of nested lists, from the outermost, in which the first element is the rest of
+    the last element of the part before.
     """
 
     message: Any
-    goes_on: int
+    continued_depth: int
 
 
 def cut(message: Any, path: tuple[str, ...], size: int) -> Iterator[Part]:
     """Yield parts of this message, with at most ``size`` elements each."""
     name, *inner = path
-    for elements, goes_on in _cut(getattr(message, name) or [], tuple(inner), size):
-        yield Part(replace(message, **{name: elements}), goes_on)
+    for elements, continued_depth in _cut(getattr(message, name) or [], tuple(inner), size):
+        yield Part(replace(message, **{name: elements}), continued_depth)
 
 
 def join(responses: list[Part], path: tuple[str, ...]) -> Any:
     """Return one response, made of the responses to all parts."""
     (first, _), *others = responses
-    for response, goes_on in others:
-        _join(getattr(first, path[0]), getattr(response, path[0]), path[1:], goes_on)
+    for response, continued_depth in others:
+        _join(getattr(first, path[0]), getattr(response, path[0]), path[1:], continued_depth)
     return first
 
 
@@ -166,8 +166,8 @@ def _cut(elements: list[Any], path: tuple[str, ...], size: int) -> Iterator[tupl
                 yield gathered, 0
                 gathered, room = [], size
             is_first = True
-            for part, goes_on in _cut(getattr(element, path[0]), path[1:], size):
-                yield [replace(element, **{path[0]: part})], 0 if is_first else goes_on + 1
+            for part, continued_depth in _cut(getattr(element, path[0]), path[1:], size):
+                yield [replace(element, **{path[0]: part})], 0 if is_first else continued_depth + 1
                 is_first = False
             continue
         if count > room:
@@ -186,8 +186,8 @@ def _count(element: Any, path: tuple[str, ...]) -> int:
     return len(inner) if len(path) == 1 else sum(_count(each, path[1:]) for each in inner)
 
 
-def _join(into: list[Any], more: list[Any], path: tuple[str, ...], goes_on: int) -> None:
-    if goes_on and into and more:
-        _join(getattr(into[-1], path[0]), getattr(more[0], path[0]), path[1:], goes_on - 1)
+def _join(into: list[Any], more: list[Any], path: tuple[str, ...], continued_depth: int) -> None:
+    if continued_depth and into and more:
+        _join(getattr(into[-1], path[0]), getattr(more[0], path[0]), path[1:], continued_depth - 1)
         more = more[1:]
     into += more

@@ -11,7 +11,7 @@ is answered after ``connection.failed.authentication.delay.ms``, with the same m
 nothing is read meanwhile, and then the connection is closed. A second proof must be of the same user with the same
 mechanism. When a session has expired, only such a proof is served.
 
-Costly steps of an exchange are done by a worker, one at a time, and the connection serves nothing meanwhile.
+Blocking steps of an exchange are done by a worker, one at a time, and the connection serves nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from semel.broker.security.sasl_mechanisms import sasl_mechanisms
 from semel.errors import DecodeError, ErrorCode
 from semel.log.worker import Worker
 from semel.security.principal import user
-from semel.security.sasl.server import Authenticated, Challenge, Costly, Refused, ServerMechanism, Step
+from semel.security.sasl.server import Authenticated, BlockingStep, Challenge, Refused, ServerMechanism, Step
 from semel.types import Buffer
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.codec import decode
@@ -78,12 +78,12 @@ class Authenticator:
     def begin(self, connection: Connection) -> None:
         _Login(self, connection)
 
-    def run(self, costly: Costly, done: Callable[[Step | BaseException], None]) -> None:
+    def run(self, step: BlockingStep, done: Callable[[Step | BaseException], None]) -> None:
         if self._is_over:
             return  # The broker ends, and closes its connections.
         if self._worker is None:
             self._worker = self._make_worker("semel-authentication")
-        self._worker.run(costly.run, done)
+        self._worker.run(step.run, done)
 
     def kill(self) -> None:
         self._is_over = True
@@ -191,7 +191,7 @@ class _Login:
             step = self._exchange.step(token)
         except Exception as error:
             step = self._unexpected(error)
-        if not isinstance(step, Costly):
+        if not isinstance(step, BlockingStep):
             self._take(answer, step)
             return
 
@@ -217,16 +217,18 @@ class _Login:
         match step:
             case Challenge(token):
                 answer.send(SaslAuthenticateResponse(auth_bytes=token))
-            case Refused(reason, told):
-                response = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, told or self._invalid())
+            case Refused(reason, client_message):
+                response = SaslAuthenticateResponse(
+                    ErrorCode.SASL_AUTHENTICATION_FAILED, client_message or self._invalid()
+                )
                 self._refuse(answer.refusal(self._connection, response), reason)
 
     def _authenticated(self, answer: _Answer | _BareAnswer, step: Authenticated) -> Step:
         """Begin a session for a valid proof. It is refused if the connection has the principal of another user."""
         principal = str(user(step.user))
         if self._principal not in (None, principal):
-            told = f"Cannot change principals during re-authentication from {self._principal} to {principal}"
-            return Refused(f"it was {self._principal}", told)
+            client_message = f"Cannot change principals during re-authentication from {self._principal} to {principal}"
+            return Refused(f"it was {self._principal}", client_message)
         connection, node = self._connection, self._authenticator.node
         node.metrics.logins.value += 1
         node.deadlines.discard(self, self._deadline)

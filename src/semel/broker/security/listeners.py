@@ -92,8 +92,8 @@ def _refuse_shared_ports(addresses: Collection[NamedAddress]) -> None:
 
 
 def _advertised(config: BrokerConfig, addresses: dict[str, NamedAddress]) -> dict[str, Endpoint]:
-    told = _addresses("advertised.listeners", config.advertised_listeners or ())
-    for name in told:
+    advertised = _addresses("advertised.listeners", config.advertised_listeners or ())
+    for name in advertised:
         if name not in addresses:
             raise SettingError(
                 "advertised.listeners",
@@ -101,7 +101,7 @@ def _advertised(config: BrokerConfig, addresses: dict[str, NamedAddress]) -> dic
             )
     endpoints = {}
     for name, own in addresses.items():
-        address = told.get(name, own)
+        address = advertised.get(name, own)
         if address.host in UNREACHABLE_HOSTS:
             raise SettingError(
                 "advertised.listeners",

@@ -18,7 +18,7 @@ from semel.broker.network.connection import Connection
 from semel.broker.security.listeners import Listener
 from semel.clock import Clock
 from semel.errors import DecodeError
-from semel.net.certificates import identify, trust
+from semel.net.certificates import load_own_certificate, load_trusted_certificates
 from semel.security.distinguished_name import subject_of
 from semel.security.principal import user
 from semel.security.principal_mapping import PrincipalMapping
@@ -87,14 +87,14 @@ def server_context(config: BrokerConfig, listener: Listener) -> ssl.SSLContext:
     # A client that renegotiates again and again could occupy the processor.
     context.options |= ssl.OP_NO_RENEGOTIATION
     _limit(context, config)
-    if not identify(context, config):
+    if not load_own_certificate(context, config):
         raise SettingError(
             "ssl.keystore.location",
             f"the listener {listener} needs a certificate: set ssl.keystore.location, or ssl.keystore.key and "
             "ssl.keystore.certificate.chain",
         )
     context.verify_mode = _CLIENT_AUTH[_client_auth(config, listener)]
-    if context.verify_mode != ssl.CERT_NONE and not trust(context, config):
+    if context.verify_mode != ssl.CERT_NONE and not load_trusted_certificates(context, config):
         raise SettingError(
             "ssl.truststore.location",
             f"the listener {listener} asks clients for a certificate (ssl.client.auth), and trusts none: set "
@@ -109,9 +109,9 @@ def broker_context(config: BrokerConfig) -> ssl.SSLContext:
     _limit(context, config)
     if not config.ssl_endpoint_identification_algorithm:
         context.check_hostname = False
-    if not trust(context, config):
+    if not load_trusted_certificates(context, config):
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    identify(context, config)
+    load_own_certificate(context, config)
     return context
 
 

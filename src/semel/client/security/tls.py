@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 
 from semel.client.security.config import SecurityConfig
-from semel.net.certificates import identify, trust
+from semel.net.certificates import load_own_certificate, load_trusted_certificates
 from semel.net.network import SystemNetwork
 
 
@@ -23,9 +23,9 @@ def tls_context(security: SecurityConfig) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not security.ssl_endpoint_identification_algorithm:
         context.check_hostname = False
-    if not trust(context, security):
+    if not load_trusted_certificates(context, security):
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    identify(context, security)
+    load_own_certificate(context, security)
     return context
 
 
@@ -36,5 +36,5 @@ def endpoint_tls_context(security: SecurityConfig) -> ssl.SSLContext:
     """
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    trust(context, security)
+    load_trusted_certificates(context, security)
     return context

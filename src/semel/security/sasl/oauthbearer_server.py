@@ -13,7 +13,7 @@ from typing import Final
 
 from semel.security.sasl import scram
 from semel.security.sasl.access_tokens import Accepted, TokenVerifier
-from semel.security.sasl.server import OTHER_IDENTITY, Authenticated, Challenge, Costly, Refused, Step
+from semel.security.sasl.server import OTHER_IDENTITY, Authenticated, BlockingStep, Challenge, Refused, Step
 
 _CLIENT_FIRST: Final = re.compile(
     r"n,(?:a=(?P<identity>[^,\x01]+))?,\x01auth=(?P<scheme>\w+) +(?P<token>[\w.+/=~-]+)\x01"
@@ -43,7 +43,7 @@ class OAuthBearerServer:
             return self._refusal
         presented: str = message["token"]
         if self._verifier.needs_keys(presented):
-            return Costly(lambda: self._judged(presented, identity, fetch=True))
+            return BlockingStep(lambda: self._judged(presented, identity, fetch=True))
         return self._judged(presented, identity, fetch=False)
 
     def _judged(self, token: str, identity: str | None, *, fetch: bool) -> Challenge | Authenticated | Refused:

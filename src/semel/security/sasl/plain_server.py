@@ -11,7 +11,7 @@ from typing import Final
 
 from semel.security.sasl import scram
 from semel.security.sasl.scram_credentials import ScramCredential
-from semel.security.sasl.server import OTHER_IDENTITY, Authenticated, Costly, Refused, Step
+from semel.security.sasl.server import OTHER_IDENTITY, Authenticated, BlockingStep, Refused, Step
 from semel.wire.codes import ScramMechanism
 
 _WRONG: Final = Refused("wrong user or password", "Authentication failed: Invalid username or password")
@@ -56,4 +56,4 @@ class PlainServer:
             is_right = is_stored if known is None else is_configured
             return Authenticated(user) if is_right else _WRONG
 
-        return Costly(verify)
+        return BlockingStep(verify)

@@ -2,7 +2,7 @@
 
 A mechanism is the state of one exchange: it takes the client's bytes and returns a ``Step``. It does no I/O and does
 not wait. Work that would block an event loop for milliseconds (salting a password, fetching keys) is returned as
-``Costly``, which the caller runs in another thread.
+``BlockingStep``, which the caller runs in another thread.
 
 The law: a mechanism returns ``Authenticated`` in one place only, and after it, or after ``Refused``, the exchange is
 over. The message of a refusal to the client does not depend on whether the user exists.
@@ -37,21 +37,21 @@ class Authenticated:
 class Refused:
     """Authentication failed. ``reason`` is for the broker's log.
 
-    The client receives ``told`` as the error message, or a general one if that is ``None``.
+    The client receives ``client_message`` as the error message, or a general one if that is ``None``.
     """
 
     reason: str
-    told: str | None = None
+    client_message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Costly:
+class BlockingStep:
     """The step has to be computed by ``run``, in another thread, because it takes long."""
 
     run: Callable[[], Challenge | Authenticated | Refused] = field(repr=False)
 
 
-Step: TypeAlias = Challenge | Authenticated | Refused | Costly
+Step: TypeAlias = Challenge | Authenticated | Refused | BlockingStep
 
 OTHER_IDENTITY = Refused(
     "it asked for the rights of another user",

@@ -13,7 +13,7 @@ from semel.wire.schema import INT16, INT32, STRING, UUID_, array, field, message
 # Member epochs in requests that mean something else than the member's epoch.
 JOINING: Final = 0
 LEAVING: Final = -1
-LEAVING_FOR_A_WHILE: Final = -2  # A static member, which will rejoin with its instance id.
+LEAVING_STATIC_MEMBER: Final = -2  # A static member, which will rejoin with its instance id.
 
 
 @struct

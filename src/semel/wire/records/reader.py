@@ -78,7 +78,7 @@ class RecordBlock:
         count = min(count, self._remaining)
         try:
             if topic is not None:
-                self._read_usual(count, records.append, record_class, topic, partition)
+                self._read_common(count, records.append, record_class, topic, partition)
             self._read(count - len(records), records.append, record_class, topic, partition)
         except IndexError:
             self._error = _bad_record(self._delta, f"the {len(self._payload)} bytes end in the middle of it")
@@ -92,7 +92,7 @@ class RecordBlock:
             raise self._error
         return records
 
-    def _read_usual(
+    def _read_common(
         self, count: int, append: Callable[[Any], None], record_class: type[Any], topic: str, partition: int
     ) -> None:
         """Decode records up to the first unusual one: nearly all have no offset gap, no headers, a key of at most 63

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from semel.broker.network.request import Request
-from semel.broker.requests.access.declarations import Access, Decided, Items, Need, itself, the_cluster
+from semel.broker.requests.access.declarations import Access, CheckedByHandler, Items, Need, item_name, the_cluster
 from semel.errors import ErrorCode
 from semel.metadata.image import ClusterImage
 from semel.security.acls import CLUSTER_NAME
@@ -48,11 +48,11 @@ _NOT_ALLOWED: Final = "the client is not authorized"
 _ALTERS: Final = Need(ALTER_CLUSTER, the_cluster)
 _DESCRIBES: Final = Need(DESCRIBE_CLUSTER, the_cluster)
 
-FREE: Final = Access()
+NO_RIGHTS_NEEDED: Final = Access()
 """The access of APIs that need no right."""
 
 DESCRIBE_CLUSTER_: Final = Access(
-    inside=(Decided(DESCRIBE_CLUSTER, "no operation with the cluster is told to be authorized"),)
+    checked_by_handler=(CheckedByHandler(DESCRIBE_CLUSTER, "no operation with the cluster is told to be authorized"),)
 )
 DESCRIBE_LOG_DIRS: Final = Access(whole=(_DESCRIBES,))
 
@@ -101,7 +101,7 @@ def _settings(
             return None
         return refused(right.refusal, _NOT_ALLOWED, resource.resource_type, resource.resource_name)
 
-    needs = (Need(topic, itself), Need(group, itself), Need(cluster, itself))
+    needs = (Need(topic, item_name), Need(group, item_name), Need(cluster, item_name))
     return Items("resources", answered, needs, check)
 
 

@@ -7,7 +7,7 @@ Three things can be declared, and an API may have all of them:
              others, and a refusal for each removed item is inserted at its place in the response
     answer   a filter for the response, which removes names that the client may not describe
 
-The rights that a handler checks itself are listed in ``inside``, for readers of the table and for tests.
+The rights that a handler checks itself are listed in ``checked_by_handler``, for readers of the table and for tests.
 
 The law: a handler never gets an item that its client has no right to, and the response has a result for every item.
 """
@@ -77,7 +77,7 @@ class Need:
         )
 
 
-class Decided(NamedTuple):
+class CheckedByHandler(NamedTuple):
     """A right that a handler or a filter checks itself, and a text for the reference: what happens without it."""
 
     right: Right
@@ -153,7 +153,7 @@ class Access:
     refuse: Refuse = by_error_code
     items: Items | None = None
     answer: Answer | None = None
-    inside: tuple[Decided, ...] = ()
+    checked_by_handler: tuple[CheckedByHandler, ...] = ()
     since: int = 0
     earlier: Access | None = None
 
@@ -215,7 +215,7 @@ def _amended(access: Access, rights: Rights, refused: dict[int, object], respons
 # Names
 
 
-def named(field: str) -> Names:
+def name_in_field(field: str) -> Names:
     """Return a function for the name in this field; it returns no name if the field is None."""
 
     def names(image: ClusterImage, asked: Any) -> Iterable[str]:
@@ -225,7 +225,7 @@ def named(field: str) -> Names:
     return names
 
 
-def itself(image: ClusterImage, item: str) -> Iterable[str]:
+def item_name(image: ClusterImage, item: str) -> Iterable[str]:
     """The name of an item that is a name itself."""
     return (item,)
 

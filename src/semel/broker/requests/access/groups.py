@@ -9,11 +9,11 @@ from semel.broker.network.request import Request
 from semel.broker.requests.access.declarations import (
     SLICE_NAMES,
     Access,
-    Decided,
+    CheckedByHandler,
     Need,
     each,
-    itself,
-    named,
+    item_name,
+    name_in_field,
     with_topic_id,
 )
 from semel.errors import ErrorCode
@@ -47,7 +47,7 @@ from semel.wire.messages.offset_delete import (
 
 _NULL_PROTOCOL_SINCE: Final = 7
 
-_READS_GROUP: Final = Need(READ_GROUP, named("group_id"))
+_READS_GROUP: Final = Need(READ_GROUP, name_in_field("group_id"))
 
 HEARTBEAT: Final = Access(whole=(_READS_GROUP,))
 SYNC_GROUP: Final = Access(whole=(_READS_GROUP,))
@@ -89,14 +89,16 @@ OFFSET_COMMIT: Final = Access(
     earlier=Access(
         whole=(_READS_GROUP,),
         refuse=_offset_commit,
-        items=each("topics", "topics", Need(READ_TOPIC, named("name")), refused=_offset_commit_topic),
+        items=each("topics", "topics", Need(READ_TOPIC, name_in_field("name")), refused=_offset_commit_topic),
     ),
 )
 
 OFFSET_FETCH: Final = Access(
-    inside=(
-        Decided(DESCRIBE_GROUP, "the group is refused"),
-        Decided(DESCRIBE_TOPIC, "each partition of a topic that is named is refused, one that is not is left out"),
+    checked_by_handler=(
+        CheckedByHandler(DESCRIBE_GROUP, "the group is refused"),
+        CheckedByHandler(
+            DESCRIBE_TOPIC, "each partition of a topic that is named is refused, one that is not is left out"
+        ),
     )
 )
 
@@ -107,8 +109,8 @@ def _offset_delete(topic: OffsetDeleteRequestTopic, code: ErrorCode) -> OffsetDe
 
 
 OFFSET_DELETE: Final = Access(
-    whole=(Need(DELETE_GROUP, named("group_id")),),
-    items=each("topics", "topics", Need(READ_TOPIC, named("name")), refused=_offset_delete),
+    whole=(Need(DELETE_GROUP, name_in_field("group_id")),),
+    items=each("topics", "topics", Need(READ_TOPIC, name_in_field("name")), refused=_offset_delete),
 )
 
 # Descriptions
@@ -127,9 +129,9 @@ def _only_described(rights: Rights, response: ListGroupsResponse) -> Generator[N
 
 LIST_GROUPS: Final = Access(
     answer=_only_described,
-    inside=(
-        Decided(DESCRIBE_CLUSTER, f"only groups with {DESCRIBE_GROUP} are listed"),
-        Decided(DESCRIBE_GROUP, "the group is left out"),
+    checked_by_handler=(
+        CheckedByHandler(DESCRIBE_CLUSTER, f"only groups with {DESCRIBE_GROUP} are listed"),
+        CheckedByHandler(DESCRIBE_GROUP, "the group is left out"),
     ),
 )
 
@@ -139,7 +141,7 @@ def _describe_groups(group_id: str, code: ErrorCode) -> describe_groups.Describe
 
 
 DESCRIBE_GROUPS: Final = Access(
-    items=each("groups", "groups", Need(DESCRIBE_GROUP, itself), refused=_describe_groups),
+    items=each("groups", "groups", Need(DESCRIBE_GROUP, item_name), refused=_describe_groups),
 )
 
 
@@ -148,7 +150,7 @@ def _delete_groups(group_id: str, code: ErrorCode) -> DeletableGroupResult:
 
 
 DELETE_GROUPS: Final = Access(
-    items=each("groups_names", "results", Need(DELETE_GROUP, itself), refused=_delete_groups),
+    items=each("groups_names", "results", Need(DELETE_GROUP, item_name), refused=_delete_groups),
 )
 
 
@@ -172,7 +174,7 @@ def _without_hidden_topics(
 
 
 CONSUMER_GROUP_DESCRIBE: Final = Access(
-    items=each("group_ids", "groups", Need(DESCRIBE_GROUP, itself), refused=_consumer_group_describe),
+    items=each("group_ids", "groups", Need(DESCRIBE_GROUP, item_name), refused=_consumer_group_describe),
     answer=_without_hidden_topics,
-    inside=(Decided(DESCRIBE_TOPIC, "a group whose members have the topic is refused"),),
+    checked_by_handler=(CheckedByHandler(DESCRIBE_TOPIC, "a group whose members have the topic is refused"),),
 )

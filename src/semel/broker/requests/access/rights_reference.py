@@ -61,7 +61,7 @@ def _rights(access: Access) -> Iterator[tuple[str, str]]:
     for need in () if access.items is None else access.items.needs:
         what = _OF[need.right.resource_type]
         yield _needed(need), f"the {what} is refused, the rest is served: {need.right.refusal.name}"
-    for decided in access.inside:
+    for decided in access.checked_by_handler:
         yield str(decided.right), decided.without
 
 

@@ -8,12 +8,12 @@ from typing import Final
 from semel.broker.requests.access.declarations import (
     SLICE_NAMES,
     Access,
-    Decided,
+    CheckedByHandler,
     Items,
     Need,
     each,
-    itself,
-    named,
+    item_name,
+    name_in_field,
 )
 from semel.errors import ErrorCode
 from semel.metadata.image import ClusterImage
@@ -49,30 +49,32 @@ _PARTITION_REFUSED: Final = "each partition is refused"
 _NOT_ALLOWED: Final = "the client is not authorized"
 
 PRODUCE: Final = Access(
-    inside=(
-        Decided(WRITE_TRANSACTIONAL_ID, "a request with a transactional batch is refused whole"),
-        Decided(WRITE_TOPIC, _PARTITION_REFUSED),
+    checked_by_handler=(
+        CheckedByHandler(WRITE_TRANSACTIONAL_ID, "a request with a transactional batch is refused whole"),
+        CheckedByHandler(WRITE_TOPIC, _PARTITION_REFUSED),
     )
 )
 
 FETCH: Final = Access(
-    inside=(
-        Decided(READ_TOPIC, _PARTITION_REFUSED),
-        Decided(CLUSTER_ACTION, "a request with a replica id is refused, each of its partitions"),
+    checked_by_handler=(
+        CheckedByHandler(READ_TOPIC, _PARTITION_REFUSED),
+        CheckedByHandler(CLUSTER_ACTION, "a request with a replica id is refused, each of its partitions"),
     )
 )
 
 METADATA: Final = Access(
-    inside=(
-        Decided(DESCRIBE_TOPIC, "a topic that is named is refused, one that is not is left out"),
-        Decided(CREATE_CLUSTER, f"to create a topic by asking for it needs {CREATE_TOPIC}"),
-        Decided(CREATE_TOPIC, "the topic is refused, and not created"),
-        Decided(DESCRIBE_CLUSTER, "no operation with the cluster is told to be authorized"),
+    checked_by_handler=(
+        CheckedByHandler(DESCRIBE_TOPIC, "a topic that is named is refused, one that is not is left out"),
+        CheckedByHandler(CREATE_CLUSTER, f"to create a topic by asking for it needs {CREATE_TOPIC}"),
+        CheckedByHandler(CREATE_TOPIC, "the topic is refused, and not created"),
+        CheckedByHandler(DESCRIBE_CLUSTER, "no operation with the cluster is told to be authorized"),
     )
 )
 
 DESCRIBE_TOPIC_PARTITIONS: Final = Access(
-    inside=(Decided(DESCRIBE_TOPIC, "a topic that is named is refused, one that is not is left out"),)
+    checked_by_handler=(
+        CheckedByHandler(DESCRIBE_TOPIC, "a topic that is named is refused, one that is not is left out"),
+    )
 )
 
 
@@ -82,7 +84,7 @@ def _list_offsets(topic: ListOffsetsTopic, code: ErrorCode) -> ListOffsetsTopicR
 
 
 LIST_OFFSETS: Final = Access(
-    items=each("topics", "topics", Need(DESCRIBE_TOPIC, named("name")), refused=_list_offsets),
+    items=each("topics", "topics", Need(DESCRIBE_TOPIC, name_in_field("name")), refused=_list_offsets),
 )
 
 
@@ -95,7 +97,7 @@ OFFSET_FOR_LEADER_EPOCH: Final = Access(
     items=each(
         "topics",
         "topics",
-        Need(DESCRIBE_TOPIC, named("topic"), instead=CLUSTER_ACTION),
+        Need(DESCRIBE_TOPIC, name_in_field("topic"), instead=CLUSTER_ACTION),
         refused=_offset_for_leader_epoch,
     ),
 )
@@ -107,7 +109,7 @@ def _delete_records(topic: DeleteRecordsTopic, code: ErrorCode) -> DeleteRecords
 
 
 DELETE_RECORDS: Final = Access(
-    items=each("topics", "topics", Need(DELETE_TOPIC, named("name")), refused=_delete_records),
+    items=each("topics", "topics", Need(DELETE_TOPIC, name_in_field("name")), refused=_delete_records),
 )
 
 
@@ -116,7 +118,7 @@ def _describe_producers(topic: TopicRequest, code: ErrorCode) -> TopicResponse:
 
 
 DESCRIBE_PRODUCERS: Final = Access(
-    items=each("topics", "topics", Need(READ_TOPIC, named("name")), refused=_describe_producers),
+    items=each("topics", "topics", Need(READ_TOPIC, name_in_field("name")), refused=_describe_producers),
 )
 
 
@@ -135,9 +137,11 @@ def _hide_configs(rights: Rights, response: CreateTopicsResponse) -> Generator[N
 
 
 CREATE_TOPICS: Final = Access(
-    items=each("topics", "topics", Need(CREATE_TOPIC, named("name"), instead=CREATE_CLUSTER), refused=_create_topic),
+    items=each(
+        "topics", "topics", Need(CREATE_TOPIC, name_in_field("name"), instead=CREATE_CLUSTER), refused=_create_topic
+    ),
     answer=_hide_configs,
-    inside=(Decided(DESCRIBE_CONFIGS_TOPIC, "the answer does not tell the topic's settings"),),
+    checked_by_handler=(CheckedByHandler(DESCRIBE_CONFIGS_TOPIC, "the answer does not tell the topic's settings"),),
 )
 
 
@@ -146,10 +150,10 @@ def _create_partitions(topic: CreatePartitionsTopic, code: ErrorCode) -> CreateP
 
 
 CREATE_PARTITIONS: Final = Access(
-    items=each("topics", "results", Need(ALTER_TOPIC, named("name")), refused=_create_partitions),
+    items=each("topics", "results", Need(ALTER_TOPIC, name_in_field("name")), refused=_create_partitions),
 )
 
-_DELETES: Final = Need(DELETE_TOPIC, itself, instead=DELETE_CLUSTER)
+_DELETES: Final = Need(DELETE_TOPIC, item_name, instead=DELETE_CLUSTER)
 
 
 def _check_deleted_name(
@@ -181,13 +185,15 @@ def _check_deleted(
     return DeletableTopicResult(name, topic.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _NOT_ALLOWED)
 
 
-_DESCRIBES: Final = Decided(
+_DESCRIBES: Final = CheckedByHandler(
     DESCRIBE_TOPIC, "the topic is refused, whether it exists or not; by an id, without its name"
 )
 
 DELETE_TOPICS: Final = Access(
     items=Items("topics", "responses", (_DELETES,), _check_deleted),
-    inside=(_DESCRIBES,),
+    checked_by_handler=(_DESCRIBES,),
     since=6,
-    earlier=Access(items=Items("topic_names", "responses", (_DELETES,), _check_deleted_name), inside=(_DESCRIBES,)),
+    earlier=Access(
+        items=Items("topic_names", "responses", (_DELETES,), _check_deleted_name), checked_by_handler=(_DESCRIBES,)
+    ),
 )

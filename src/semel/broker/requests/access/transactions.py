@@ -9,13 +9,13 @@ from semel.broker.network.request import Request
 from semel.broker.requests.access.declarations import (
     SLICE_NAMES,
     Access,
-    Decided,
+    CheckedByHandler,
     Items,
     Names,
     Need,
     each,
-    itself,
-    named,
+    item_name,
+    name_in_field,
     the_cluster,
 )
 from semel.errors import ErrorCode
@@ -59,8 +59,8 @@ from semel.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-_WRITES_ID: Final = Need(WRITE_TRANSACTIONAL_ID, named("transactional_id"))
-_READS_GROUP: Final = Need(READ_GROUP, named("group_id"))
+_WRITES_ID: Final = Need(WRITE_TRANSACTIONAL_ID, name_in_field("transactional_id"))
+_READS_GROUP: Final = Need(READ_GROUP, name_in_field("group_id"))
 
 END_TXN: Final = Access(whole=(_WRITES_ID,))
 ADD_OFFSETS_TO_TXN: Final = Access(whole=(_WRITES_ID, _READS_GROUP))
@@ -96,7 +96,7 @@ def _keys(of_types: dict[int, Right]) -> Items:
             return None
         return Coordinator(key, error_code=right.refusal, error_message=None)
 
-    needs = tuple(Need(right, itself) for right in of_types.values())
+    needs = tuple(Need(right, item_name) for right in of_types.values())
     return Items("coordinator_keys", "coordinators", needs, check)
 
 
@@ -130,9 +130,11 @@ ADD_PARTITIONS_TO_TXN: Final = Access(
     whole=(Need(CLUSTER_ACTION, the_cluster),),
     since=4,
     earlier=Access(
-        whole=(Need(WRITE_TRANSACTIONAL_ID, named("v3_and_below_transactional_id")),),
+        whole=(Need(WRITE_TRANSACTIONAL_ID, name_in_field("v3_and_below_transactional_id")),),
         refuse=_add_partitions,
-        inside=(Decided(WRITE_TOPIC, "its partitions are refused, and the others are not attempted"),),
+        checked_by_handler=(
+            CheckedByHandler(WRITE_TOPIC, "its partitions are refused, and the others are not attempted"),
+        ),
     ),
 )
 
@@ -171,7 +173,7 @@ def _txn_offset_commit(request: Request, message: TxnOffsetCommitRequest, code: 
 TXN_OFFSET_COMMIT: Final = Access(
     whole=(_WRITES_ID, _READS_GROUP),
     refuse=_txn_offset_commit,
-    items=each("topics", "topics", Need(READ_TOPIC, named("name")), refused=_txn_offset_commit_topic),
+    items=each("topics", "topics", Need(READ_TOPIC, name_in_field("name")), refused=_txn_offset_commit_topic),
 )
 
 # Descriptions
@@ -193,11 +195,11 @@ DESCRIBE_TRANSACTIONS: Final = Access(
     items=each(
         "transactional_ids",
         "transaction_states",
-        Need(DESCRIBE_TRANSACTIONAL_ID, itself),
+        Need(DESCRIBE_TRANSACTIONAL_ID, item_name),
         refused=_describe_transactions,
     ),
     answer=_without_hidden_topics,
-    inside=(Decided(DESCRIBE_TOPIC, "the topic is left out"),),
+    checked_by_handler=(CheckedByHandler(DESCRIBE_TOPIC, "the topic is left out"),),
 )
 
 
@@ -213,5 +215,6 @@ def _only_described(
 
 
 LIST_TRANSACTIONS: Final = Access(
-    answer=_only_described, inside=(Decided(DESCRIBE_TRANSACTIONAL_ID, "the transaction is left out"),)
+    answer=_only_described,
+    checked_by_handler=(CheckedByHandler(DESCRIBE_TRANSACTIONAL_ID, "the transaction is left out"),),
 )

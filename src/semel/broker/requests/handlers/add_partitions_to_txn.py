@@ -75,7 +75,7 @@ def _add(
     if not request.is_from_broker:  # A broker leads these partitions, and its image may be newer.
         rights = node.rights(request) if version < BATCHES_SINCE else None
         refused = {
-            partition: error for partition in partitions if (error := _why_not(node, version, partition, rights))
+            partition: error for partition in partitions if (error := _refusal(node, version, partition, rights))
         }
     if refused:
         # One invalid partition refuses the whole transaction: the client has to send all of them again.
@@ -116,7 +116,7 @@ def _gates(node: Node, partitions: list[TopicPartition]) -> list[TransactionGate
     return [partition.gate for partition in led if partition is not None]
 
 
-def _why_not(node: Node, version: int, partition: TopicPartition, rights: Rights | None) -> ErrorCode:
+def _refusal(node: Node, version: int, partition: TopicPartition, rights: Rights | None) -> ErrorCode:
     if version < BATCHES_SINCE and partition.topic in INTERNAL_TOPICS:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if rights is not None and not rights.demand(WRITE_TOPIC, partition.topic):

@@ -20,19 +20,19 @@ THROTTLED_SINCE: Final = 5
 
 async def delete_topics(node: Node, request: Request, message: DeleteTopicsRequest) -> DeleteTopicsResponse:
     if request.version >= IDS_SINCE:
-        doomed = [
+        to_delete = [
             TopicToDelete(topic.name, None if topic.topic_id == ZERO_UUID else topic.topic_id)
             for topic in message.topics
         ]
     else:
-        doomed = [TopicToDelete(name) for name in message.topic_names]
+        to_delete = [TopicToDelete(name) for name in message.topic_names]
 
     def partitions(topic: TopicToDelete) -> int:
         image = node.image
         known = image.topics.get(topic.name or "") if topic.id is None else image.topics_by_id.get(topic.id)
         return 0 if known is None else len(known.partitions)
 
-    wanted, over_quota = within_quota(request, doomed, partitions, strict_since=THROTTLED_SINCE)
+    wanted, over_quota = within_quota(request, to_delete, partitions, strict_since=THROTTLED_SINCE)
     results = await node.change_topics(wanted, lambda image, some: decide(image, some, policy=node.topic_policy()))
     return DeleteTopicsResponse(responses=[_result(result, request.version) for result in (*results, *over_quota)])
 

@@ -111,7 +111,7 @@ def _config(entry: ConfigEntry, synonyms: bool, documentation: bool) -> tuple[De
 
     Topics with the same value share one description.
     """
-    told = entry.synonyms if synonyms else ()
+    included = entry.synonyms if synonyms else ()
     text = entry.documentation if documentation else None
     result = DescribeConfigsResourceResult(
         name=entry.name,
@@ -119,9 +119,9 @@ def _config(entry: ConfigEntry, synonyms: bool, documentation: bool) -> tuple[De
         read_only=entry.is_read_only,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
-        synonyms=[DescribeConfigsSynonym(synonym.name, synonym.value, synonym.source) for synonym in told],
+        synonyms=[DescribeConfigsSynonym(synonym.name, synonym.value, synonym.source) for synonym in included],
         config_type=entry.type,
         documentation=text,
     )
-    texts = [entry.name, entry.value, text, *(part for synonym in told for part in (synonym.name, synonym.value))]
+    texts = [entry.name, entry.value, text, *(part for synonym in included for part in (synonym.name, synonym.value))]
     return result, _FIXED_BYTES + sum(len(part) + 2 for part in texts if part is not None)

@@ -53,7 +53,7 @@ def _answer(
         names = [name for name in names if name >= cursor.topic_name]
     hidden: list[str] = []
     if rights is not None:
-        names, hidden = yield from _told_apart(names, rights)
+        names, hidden = yield from _by_visibility(names, rights)
     remaining = max(1, min(message.response_partition_limit, PAGE_PARTITIONS_MAX))
     response = DescribeTopicPartitionsResponse()
     for name in names:
@@ -76,7 +76,7 @@ def _answer(
     return response
 
 
-def _told_apart(names: list[str], rights: Rights) -> Generator[None, None, tuple[list[str], list[str]]]:
+def _by_visibility(names: list[str], rights: Rights) -> Generator[None, None, tuple[list[str], list[str]]]:
     """Return the names that the client may describe, and the others."""
     visible: list[str] = []
     hidden: list[str] = []

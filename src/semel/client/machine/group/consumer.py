@@ -30,7 +30,7 @@ from semel.wire.apis import ApiKey
 from semel.wire.messages.consumer_group_heartbeat import (
     JOINING,
     LEAVING,
-    LEAVING_FOR_A_WHILE,
+    LEAVING_STATIC_MEMBER,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
@@ -192,7 +192,7 @@ class ConsumerMembership(Membership):
             return kept()
         self._reset()
         instance_id = self._config.group_instance_id
-        epoch = LEAVING if instance_id is None else LEAVING_FOR_A_WHILE
+        epoch = LEAVING if instance_id is None else LEAVING_STATIC_MEMBER
         request = ConsumerGroupHeartbeatRequest(self._coordinator.group_id, self._member_id, epoch, instance_id)
         return self._tell_goodbye(ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda version: request, now_ms)
 

@@ -21,7 +21,7 @@ from semel.coordinator.group.consumer.subscription import GROUP_PATTERNS_MAX, er
 from semel.coordinator.group.settings import ConsumerSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.errors import ErrorCode
-from semel.wire.messages.consumer_group_heartbeat import JOINING, LEAVING_FOR_A_WHILE
+from semel.wire.messages.consumer_group_heartbeat import JOINING, LEAVING_STATIC_MEMBER
 
 
 def refusal_of_request(
@@ -65,7 +65,7 @@ def admit(draft: Draft, beat: Heartbeat, settings: ConsumerSettings) -> Consumer
             # In the classic protocol the newest member with an instance id is the valid one, and a static member sends
             # no request when it stops. So a client that is upgraded to KIP-848 replaces its classic member at once.
             is_classic = group.members[holder].classic is not None
-            if not is_classic and group.assignment(holder).epoch != LEAVING_FOR_A_WHILE:
+            if not is_classic and group.assignment(holder).epoch != LEAVING_STATIC_MEMBER:
                 return refused(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"instance {beat.instance_id} of {group.group_id} is in use by {holder}, which has not left",
@@ -98,10 +98,10 @@ def _malformed(beat: Heartbeat) -> str | None:
         return "InstanceId is empty; it may be null"
     if beat.rack_id == "":
         return "RackId is empty; it may be null"
-    if beat.member_epoch < LEAVING_FOR_A_WHILE:
-        return f"MemberEpoch is {beat.member_epoch}; the lowest is {LEAVING_FOR_A_WHILE}"
-    if beat.member_epoch == LEAVING_FOR_A_WHILE and beat.instance_id is None:
-        return f"MemberEpoch is {LEAVING_FOR_A_WHILE}, but without an InstanceId a member cannot come back"
+    if beat.member_epoch < LEAVING_STATIC_MEMBER:
+        return f"MemberEpoch is {beat.member_epoch}; the lowest is {LEAVING_STATIC_MEMBER}"
+    if beat.member_epoch == LEAVING_STATIC_MEMBER and beat.instance_id is None:
+        return f"MemberEpoch is {LEAVING_STATIC_MEMBER}, but without an InstanceId a member cannot come back"
     if beat.member_epoch == JOINING:
         if beat.rebalance_timeout_ms is None:
             return "RebalanceTimeoutMs must be set by a member that joins"

@@ -43,7 +43,7 @@ from semel.coordinator.group.settings import GroupSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
-from semel.wire.messages.consumer_group_heartbeat import LEAVING_FOR_A_WHILE
+from semel.wire.messages.consumer_group_heartbeat import LEAVING_STATIC_MEMBER
 from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 Response = TypeVar("Response")
@@ -190,7 +190,7 @@ class ClassicMembers:
         if holder is not None and request.member_id and holder != request.member_id:
             return ErrorCode.FENCED_INSTANCE_ID
         if holder is not None and group.members[holder].classic is None:
-            released = group.assignment(holder).epoch == LEAVING_FOR_A_WHILE
+            released = group.assignment(holder).epoch == LEAVING_STATIC_MEMBER
             return ErrorCode.NONE if released else ErrorCode.UNRELEASED_INSTANCE_ID
         if request.instance_id is not None and holder is None and request.member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID

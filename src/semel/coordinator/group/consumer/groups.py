@@ -39,7 +39,7 @@ from semel.coordinator.group.settings import ConsumerSettings, GroupSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
-from semel.wire.messages.consumer_group_heartbeat import JOINING, LEAVING_FOR_A_WHILE
+from semel.wire.messages.consumer_group_heartbeat import JOINING, LEAVING_STATIC_MEMBER
 
 
 class ConsumerGroups:
@@ -126,7 +126,7 @@ class ConsumerGroups:
             return Decision(refusal)
         draft, member = Draft(group), group.members[beat.member_id]
         response = ConsumerHeartbeatResult(beat.member_id, beat.member_epoch)
-        if beat.member_epoch == LEAVING_FOR_A_WHILE:
+        if beat.member_epoch == LEAVING_STATIC_MEMBER:
             leave_for_a_while(draft, beat.member_id)
             cancelled = deadlines.cancelled(group.group_id, Deadline.REBALANCE, beat.member_id)
             heard = deadlines.session(member, self._settings_of(group.group_id), moment)

@@ -13,7 +13,7 @@ from semel.coordinator.group.consumer.records import NO_PARTITIONS, ConsumerGrou
 from semel.coordinator.group.consumer.subscription import advance_epoch
 from semel.coordinator.group.formats import Kind
 from semel.coordinator.group.topics import TopicsView
-from semel.wire.messages.consumer_group_heartbeat import LEAVING_FOR_A_WHILE
+from semel.wire.messages.consumer_group_heartbeat import LEAVING_STATIC_MEMBER
 
 
 def remove_member(draft: Draft, member_id: str, topics: TopicsView, now_ms: int) -> None:
@@ -38,7 +38,7 @@ def leave_for_a_while(draft: Draft, member_id: str) -> None:
     draft.write(
         replace(
             current,
-            epoch=LEAVING_FOR_A_WHILE,
+            epoch=LEAVING_STATIC_MEMBER,
             previous_epoch=current.epoch,
             state=MemberState.STABLE,
             revoking=NO_PARTITIONS,
