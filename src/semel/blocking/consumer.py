@@ -96,7 +96,7 @@ class Consumer(Generic[K, V]):
         self._session.subscribe(topics, pattern, listener)
 
     def unsubscribe(self) -> None:
-        self._leave("the consumer unsubscribed", CLOSE_TIMEOUT_MS)
+        self._leave("the consumer unsubscribed", self._session.config.default_api_timeout_ms)
 
     @property
     def assignment(self) -> list[TopicPartition]:
