@@ -48,13 +48,15 @@ class Heartbeats:
 
         def answered(response: Any, version: int, at_ms: float) -> None:
             self._asking = False
+            self._retry = self._retry.succeeded()
             if response.error_code != ErrorCode.NONE:
                 self._refused(member, response.error_code, at_ms)
 
         def lost(reason: str, at_ms: float) -> None:
             self._asking = False
             self._coordinator.forget()
-            self._due_ms = self._retry.failed(at_ms).due_ms
+            self._retry = self._retry.failed(at_ms)
+            self._due_ms = self._retry.due_ms
 
         call = Call(ApiKey.HEARTBEAT, build, answered, lost, version_min=self._version_min)
         if self._coordinator.ask(call, now_ms):

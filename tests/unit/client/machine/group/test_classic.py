@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -190,6 +191,29 @@ def test_heartbeats_do_not_depend_on_poll() -> None:
     beats = member.bench.requests(ApiKey.HEARTBEAT)
     assert 19 <= len(beats) <= 21
     assert {(beat.message.generation_id, beat.message.member_id) for beat in beats} == {(1, "member-1")}
+
+
+def lose_heartbeats(member: Member, count: int) -> list[float]:
+    """Close the connection of this many heartbeats in a row. Returns the pause after each but the last."""
+    member.held.add(ApiKey.HEARTBEAT)
+    sent_ms: list[float] = []
+    while len(sent_ms) < count:
+        member.away(1)
+        for request in member.bench.waiting(ApiKey.HEARTBEAT):
+            sent_ms.append(request.at_ms)
+            member.bench.drop_connection(request.connection)
+    return [later - earlier for earlier, later in pairwise(sent_ms)]
+
+
+def test_pauses_double_while_heartbeats_are_lost_and_begin_again_after_an_answer() -> None:
+    member = joined(retry_backoff_ms=200, retry_backoff_max_ms=1_000, reconnect_backoff_ms=0)
+    for _ in range(2):
+        first, second, third, fourth, fifth = lose_heartbeats(member, 6)
+        assert 160 <= first <= 250
+        assert 320 <= second <= 500
+        assert all(640 <= pause <= 1_050 for pause in (third, fourth, fifth))
+        member.held.clear()
+        member.away(6_000)
 
 
 def test_heartbeats_go_on_while_a_commit_or_a_fetch_waits() -> None:
