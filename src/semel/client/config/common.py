@@ -81,31 +81,39 @@ class ClientConfig:
         "retry.backoff.ms",
         LONG,
         100,
-        "The pause before something that failed is tried again; it doubles every time.",
+        "The pause before a failed request is retried; it doubles with every failure.",
         rule=AtLeast(0),
     )
     retry_backoff_max_ms: int = declare(
-        "retry.backoff.max.ms", LONG, 1_000, "How long that pause becomes at most.", rule=AtLeast(0)
+        "retry.backoff.max.ms", LONG, 1_000, "The longest pause before a failed request is retried.", rule=AtLeast(0)
     )
     reconnect_backoff_ms: int = declare(
         "reconnect.backoff.ms",
         LONG,
         50,
-        "The pause before a broker is connected to again; it doubles every time.",
+        "The pause before a broker is connected to again; it doubles with every failure.",
         rule=AtLeast(0),
     )
     reconnect_backoff_max_ms: int = declare(
-        "reconnect.backoff.max.ms", LONG, 1_000, "How long that pause becomes at most.", rule=AtLeast(0)
+        "reconnect.backoff.max.ms",
+        LONG,
+        1_000,
+        "The longest pause before a broker is connected to again.",
+        rule=AtLeast(0),
     )
     socket_connection_setup_timeout_ms: int = declare(
         "socket.connection.setup.timeout.ms",
         LONG,
         10_000,
-        "How long connecting may take; it doubles every time that it failed.",
+        "How long connecting may take; it doubles with every failure.",
         rule=AtLeast(1),
     )
     socket_connection_setup_timeout_max_ms: int = declare(
-        "socket.connection.setup.timeout.max.ms", LONG, 30_000, "How long that becomes at most.", rule=AtLeast(1)
+        "socket.connection.setup.timeout.max.ms",
+        LONG,
+        30_000,
+        "The longest time that connecting may take.",
+        rule=AtLeast(1),
     )
     connections_max_idle_ms: int = declare(
         "connections.max.idle.ms", LONG, 9 * MINUTE_MS, "After this time without a request a connection is closed."
@@ -114,7 +122,7 @@ class ClientConfig:
         "metadata.max.age.ms",
         LONG,
         5 * MINUTE_MS,
-        "After this time the brokers are asked again who leads what, even if nothing seems to have changed.",
+        "After this time the client asks for new metadata, even if nothing seems to have changed.",
         rule=AtLeast(0),
     )
     metadata_recovery_rebootstrap_trigger_ms: int = declare(

@@ -69,28 +69,43 @@ class ConsumerConfig:
     fetch_min_bytes: int = declare(
         "fetch.min.bytes", INT, 1, "How many bytes a broker gathers before it answers a fetch.", rule=AtLeast(0)
     )
-    fetch_max_wait_ms: int = declare("fetch.max.wait.ms", INT, 500, "How long it waits for them.", rule=AtLeast(0))
+    fetch_max_wait_ms: int = declare(
+        "fetch.max.wait.ms", INT, 500, "How long a broker waits at most for fetch.min.bytes.", rule=AtLeast(0)
+    )
     fetch_max_bytes: int = declare(
         "fetch.max.bytes",
         INT,
         50 * 2**20,
-        "How many bytes one fetch brings at most, and how many are held ready; a larger batch still comes alone.",
+        "How many bytes one fetch returns and the consumer buffers at most. A larger batch is still returned, alone.",
         rule=AtLeast(0),
     )
     max_partition_fetch_bytes: int = declare(
-        "max.partition.fetch.bytes", INT, 2**20, "How many of them come from one partition.", rule=AtLeast(0)
+        "max.partition.fetch.bytes",
+        INT,
+        2**20,
+        "How many bytes one fetch returns from one partition at most.",
+        rule=AtLeast(0),
     )
     max_poll_records: int = declare(
         "max.poll.records", INT, 500, "How many records one poll returns at most.", rule=AtLeast(1)
     )
-    check_crcs: bool = declare("check.crcs", BOOLEAN, True, "Whether the checksum of every batch is looked at.")
+    check_crcs: bool = declare("check.crcs", BOOLEAN, True, "Whether the checksum of every batch is verified.")
     default_api_timeout_ms: int = declare(
-        "default.api.timeout.ms", INT, MINUTE_MS, "How long calls wait that take no timeout.", rule=AtLeast(0)
+        "default.api.timeout.ms",
+        INT,
+        MINUTE_MS,
+        "How long a call without a timeout argument waits at most.",
+        rule=AtLeast(0),
     )
     allow_auto_create_topics: bool = declare(
-        "allow.auto.create.topics", BOOLEAN, True, "Whether a topic that is asked for may be created by that."
+        "allow.auto.create.topics",
+        BOOLEAN,
+        True,
+        "Whether a broker may create a topic that the consumer reads and that does not exist.",
     )
-    client_rack: str = declare("client.rack", STRING, "", "Where this consumer stands.")
+    client_rack: str = declare(
+        "client.rack", STRING, "", "The rack (or zone) of this consumer, which it sends to brokers."
+    )
     group_id: str | None = declare(
         "group.id", STRING, None, "The group whose members share the partitions, and whose offsets are committed."
     )
@@ -109,7 +124,10 @@ class ConsumerConfig:
         read=GroupProtocol,
     )
     group_remote_assignor: str | None = declare(
-        "group.remote.assignor", STRING, None, "With group.protocol=consumer: the broker's assignor, if not its first."
+        "group.remote.assignor",
+        STRING,
+        None,
+        "With group.protocol=consumer: the broker's assignor to use. Unset: the broker's first.",
     )
     partition_assignment_strategy: tuple[str, ...] = declare(
         "partition.assignment.strategy",
@@ -147,10 +165,13 @@ class ConsumerConfig:
         "not.",
     )
     auto_commit_interval_ms: int = declare(
-        "auto.commit.interval.ms", INT, 5_000, "How often poll does that at most.", rule=AtLeast(0)
+        "auto.commit.interval.ms", INT, 5_000, "How often poll commits automatically at most.", rule=AtLeast(0)
     )
     exclude_internal_topics: bool = declare(
-        "exclude.internal.topics", BOOLEAN, True, "Whether a pattern passes over the topics that brokers keep."
+        "exclude.internal.topics",
+        BOOLEAN,
+        True,
+        "Whether a subscription by pattern leaves out the brokers' internal topics.",
     )
 
     @property

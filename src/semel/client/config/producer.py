@@ -45,7 +45,7 @@ class ProducerConfig:
         "acks",
         STRING,
         "all",
-        "Who must have a record before it counts as written: all replicas in sync, the leader (1), or none (0).",
+        "Which replicas must have a record before it counts as written: all in sync, the leader (1), or none (0).",
         rule=OneOf(("all", "-1", "0", "1")),
         read=lambda text: ACKS_ALL if text == "all" else int(text),
     )
@@ -56,7 +56,7 @@ class ProducerConfig:
         "Whether batches are numbered, so that what is sent again is written once and in order.",
     )
     transactional_id: str | None = declare(
-        "transactional.id", STRING, None, "The name under which transactions are begun; it makes them possible."
+        "transactional.id", STRING, None, "The transactional id. Without one the producer has no transactions."
     )
     transaction_timeout_ms: int = declare(
         "transaction.timeout.ms",
@@ -126,19 +126,23 @@ class ProducerConfig:
         rule=OneOf(tuple(codec.name.lower() for codec in Codec)),
         read=lambda name: Codec[name.upper()],
     )
-    compression_gzip_level: int = declare("compression.gzip.level", INT, 6, "How hard gzip tries.", rule=Between(1, 9))
-    compression_lz4_level: int = declare("compression.lz4.level", INT, 9, "How hard lz4 tries.", rule=Between(1, 17))
+    compression_gzip_level: int = declare(
+        "compression.gzip.level", INT, 6, "The compression level of gzip.", rule=Between(1, 9)
+    )
+    compression_lz4_level: int = declare(
+        "compression.lz4.level", INT, 9, "The compression level of lz4.", rule=Between(1, 17)
+    )
     compression_zstd_level: int = declare(
-        "compression.zstd.level", INT, 3, "How hard zstd tries.", rule=Between(-131072, 22)
+        "compression.zstd.level", INT, 3, "The compression level of zstd.", rule=Between(-131072, 22)
     )
     partitioner_ignore_keys: bool = declare(
-        "partitioner.ignore.keys", BOOLEAN, False, "Whether records with keys are spread like those without."
+        "partitioner.ignore.keys", BOOLEAN, False, "Whether the partition of a record is chosen without its key."
     )
     metadata_max_idle_ms: int = declare(
         "metadata.max.idle.ms",
         LONG,
         5 * MINUTE_MS,
-        "After this time without a record for it, a topic is forgotten.",
+        "After this time without a record for a topic, its metadata is forgotten.",
         rule=AtLeast(5_000),
     )
 

@@ -56,12 +56,12 @@ class SecurityConfig:
         "security.protocol",
         STRING,
         "PLAINTEXT",
-        "How brokers are talked to.",
+        "Whether connections to brokers use TLS (SSL), SASL, both (SASL_SSL) or neither.",
         rule=OneOf(_PROTOCOLS),
         read=SecurityProtocol,
     )
     sasl_mechanism: str | None = declare(
-        "sasl.mechanism", STRING, None, "How this client proves who it is.", rule=OneOf(MECHANISMS)
+        "sasl.mechanism", STRING, None, "The SASL mechanism: how this client authenticates.", rule=OneOf(MECHANISMS)
     )
     sasl_jaas_config: str | None = declare(
         "sasl.jaas.config", PASSWORD, None, 'User and password as Java has them: ``... username="u" password="p";``.'
@@ -69,61 +69,75 @@ class SecurityConfig:
     sasl_username: str | None = declare("sasl.username", STRING, None, "The user, for PLAIN and SCRAM.")
     sasl_password: str | None = declare("sasl.password", PASSWORD, None, "The user's password, for PLAIN and SCRAM.")
     sasl_oauthbearer_token_endpoint_url: str | None = declare(
-        _TOKEN_ENDPOINT, STRING, None, "Where an authorization server issues tokens, for OAUTHBEARER: an https address."
+        _TOKEN_ENDPOINT, STRING, None, "The https address where an authorization server issues tokens, for OAUTHBEARER."
     )
     sasl_oauthbearer_token_endpoint_allow_http: bool = declare(
-        _ALLOW_HTTP, BOOLEAN, False, "Whether it may be an http address of this machine (localhost), for tests."
+        _ALLOW_HTTP,
+        BOOLEAN,
+        False,
+        "Whether the token endpoint may be an http address of this machine (localhost), for tests.",
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = declare(
-        _CLIENT_ID, STRING, None, "The client id there; or ``clientId=...`` in sasl.jaas.config."
+        _CLIENT_ID, STRING, None, "The client id at the token endpoint; or ``clientId=...`` in sasl.jaas.config."
     )
     sasl_oauthbearer_client_credentials_client_secret: str | None = declare(
-        _CLIENT_SECRET, PASSWORD, None, "The client's secret; or ``clientSecret=...`` in sasl.jaas.config."
+        _CLIENT_SECRET,
+        PASSWORD,
+        None,
+        "The client's secret at the token endpoint; or ``clientSecret=...`` in sasl.jaas.config.",
     )
     sasl_oauthbearer_scope: str | None = declare(
-        "sasl.oauthbearer.scope", STRING, None, "What the token is to be for; or ``scope=...`` in sasl.jaas.config."
+        "sasl.oauthbearer.scope", STRING, None, "The scope of the token; or ``scope=...`` in sasl.jaas.config."
     )
     sasl_oauthbearer_header_urlencode: bool = declare(
         "sasl.oauthbearer.header.urlencode",
         BOOLEAN,
         False,
-        "Whether client id and secret are URL-encoded in the request's header, as RFC 6749 has it.",
+        "Whether client id and secret are URL-encoded in the request's header, as RFC 6749 says.",
     )
     sasl_login_callback_handler_class: str | None = declare(
         "sasl.login.callback.handler.class",
         STRING,
         None,
-        "What Java's client needs for a token endpoint. Here it may be left out, and changes nothing.",
+        "A class that Java's client needs for a token endpoint. This client accepts it and ignores it.",
         rule=OneOf(_JAVA_HANDLERS),
     )
     sasl_oauthbearer_jwt_retriever_class: str | None = declare(
         "sasl.oauthbearer.jwt.retriever.class",
         STRING,
         None,
-        "The same.",
+        "A class that Java's client needs to get tokens. This client accepts it and ignores it.",
         rule=OneOf(_JAVA_RETRIEVERS),
     )
     sasl_login_connect_timeout_ms: int = declare(
-        "sasl.login.connect.timeout.ms", INT, 10_000, "How long connecting to it may take.", rule=AtLeast(1)
+        "sasl.login.connect.timeout.ms",
+        INT,
+        10_000,
+        "How long connecting to the token endpoint may take.",
+        rule=AtLeast(1),
     )
     sasl_login_read_timeout_ms: int = declare(
-        "sasl.login.read.timeout.ms", INT, 10_000, "How long it may take to answer.", rule=AtLeast(1)
+        "sasl.login.read.timeout.ms", INT, 10_000, "How long the token endpoint may take to answer.", rule=AtLeast(1)
     )
     sasl_login_retry_backoff_ms: int = declare(
         "sasl.login.retry.backoff.ms",
         LONG,
         100,
-        "The pause before it is asked again when it did not answer; it doubles every time.",
+        "The pause before a token is requested again after a failure; it doubles with every failure.",
         rule=AtLeast(0),
     )
     sasl_login_retry_backoff_max_ms: int = declare(
-        "sasl.login.retry.backoff.max.ms", LONG, 10_000, "How long it is asked again in all.", rule=AtLeast(0)
+        "sasl.login.retry.backoff.max.ms",
+        LONG,
+        10_000,
+        "How long a failed request for a token is retried in all.",
+        rule=AtLeast(0),
     )
     ssl_truststore_type: str = declare(
-        "ssl.truststore.type", STRING, _PEM, "The format of what is trusted.", rule=OneOf((_PEM,))
+        "ssl.truststore.type", STRING, _PEM, "The format of the trusted certificates.", rule=OneOf((_PEM,))
     )
     ssl_truststore_location: str | None = declare(
-        "ssl.truststore.location", STRING, None, "A file of trusted certificates; unset, the system's are trusted."
+        "ssl.truststore.location", STRING, None, "A file of trusted certificates. Unset: those of the system."
     )
     ssl_truststore_certificates: str | None = declare(
         "ssl.truststore.certificates", PASSWORD, None, "The trusted certificates themselves."
@@ -139,7 +153,7 @@ class SecurityConfig:
     )
     ssl_keystore_key: str | None = declare("ssl.keystore.key", PASSWORD, None, "The client's private key itself.")
     ssl_key_password: str | None = declare(
-        "ssl.key.password", PASSWORD, None, "What the client's private key is encrypted with."
+        "ssl.key.password", PASSWORD, None, "The password of the client's encrypted private key."
     )
     ssl_endpoint_identification_algorithm: str = declare(
         "ssl.endpoint.identification.algorithm",

@@ -15,15 +15,17 @@ from semel.wire.apis import ApiKey
 
 
 class Reaction(Enum):
-    RETRY = "ask again, later"
-    FIND_COORDINATOR = "it has moved: look for it, then ask again"
-    TAKE_MEMBER_ID = "join again under the member id in the answer"
+    RETRY = "send the request again after a pause"
+    FIND_COORDINATOR = "the coordinator has moved: look it up, then send the request again"
+    TAKE_MEMBER_ID = "join again with the member id of the response"
     JOIN = "the group is rebalancing: join again, as the same member"
-    LOSE_GENERATION = "the group went on without this member: its partitions are lost; join again, as the same member"
+    LOSE_GENERATION = (
+        "the group has a newer generation without this member: its partitions are lost; join again, as the same member"
+    )
     LOSE_MEMBERSHIP = "the group does not know this member: its partitions are lost; join again as a new one"
-    AWAIT_EPOCH = "the member has a newer epoch, or will soon: ask again with that"
-    RAISE = "what was asked cannot be done; the application is told, and the member stays"
-    FATAL = "this consumer can be a member no more; the application is told"
+    AWAIT_EPOCH = "the member has a newer epoch, or will soon: send the request again with that epoch"
+    RAISE = "the request cannot be fulfilled: the application gets the error, and the member stays in the group"
+    FATAL = "this consumer can no longer be a member: the application gets the error"
 
 
 _COORDINATOR: Final = {
