@@ -300,7 +300,7 @@ def test_an_admin_client_that_fails_inside_fails_everything(
         await admin.start()
         if moment == "in the middle":
             await admin.topics.list()
-        planted = Planted(admin._machine, admin._asker.running(), bench.network)
+        planted = Planted(admin._machine, admin._requests.running(), bench.network)
         waited_for: list[Awaitable[Any]] = [
             *started(admin.topics.list(), admin.groups.list(), admin.cluster.describe())
         ]

@@ -105,7 +105,7 @@ def test_a_blocking_admin_client(step: str, servers: str) -> None:
             threads.submit(admin.groups.list),
             threads.submit(admin.cluster.describe),
         ]
-        plant(step, admin._admin._asker._runtime)
+        plant(step, admin._admin._requests._runtime)
         check_told(outcomes(calls))
         check_later(admin.topics.list)
         threads.submit(admin.close).result(PATIENCE_S)

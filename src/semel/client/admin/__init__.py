@@ -1,6 +1,7 @@
 """``semel.Admin``: describes and changes everything in a cluster but records.
 
-    admin         the class; asking: how a call becomes an ask of the machine; results: the results of a call about many
+    admin         the class; admin_requests: how a call becomes an ask of the machine
+    results       the results of a call about many things
     topics, configs, partitions, groups, cluster, transactions, acls, quotas, users
                   one part of the class each: its values, its calls, and how they read on the wire
     hanging       open transactions that no coordinator will end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from semel.client.admin.asking import Asker
+from semel.client.admin.admin_requests import AdminRequests
 from semel.client.admin.results import Results
 from semel.client.machine.admin.ask import AnyBroker, Ask, Controller, Refusal, outcome
 from semel.errors import ErrorCode, named
@@ -18,15 +18,15 @@ from semel.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsR
 class Acls:
     """``admin.acls``: describe, create and delete ACLs. Brokers without an authorizer answer SECURITY_DISABLED."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def describe(self, matching: AclFilter | None = None) -> tuple[AclBinding, ...]:
         """Return the ACLs that match a filter; all of them, without a filter.
 
         rules = await admin.acls.describe(AclFilter(resource_type=AclResourceType.TOPIC, resource_name="orders"))
         """
-        return await self._asker.one(_DESCRIBE, matching or AclFilter())
+        return await self._requests.one(_DESCRIBE, matching or AclFilter())
 
     async def create(self, bindings: Iterable[AclBinding]) -> Results[AclBinding, None]:
         """Create ACLs, each independently of the others. It is no error if an ACL exists already.
@@ -34,14 +34,14 @@ class Acls:
         rule = AclBinding(AclResourceType.TOPIC, "orders", "User:alice", AclOperation.READ)
         (await admin.acls.create([rule])).all()
         """
-        return await self._asker.many(_CREATE, bindings)
+        return await self._requests.many(_CREATE, bindings)
 
     async def delete(self, filters: Iterable[AclFilter]) -> Results[AclFilter, tuple[AclBinding, ...]]:
         """Delete the ACLs that match the filters. The value of a filter is the ACLs that were deleted.
 
         deleted = (await admin.acls.delete([AclFilter(principal="User:alice")])).all()
         """
-        return await self._asker.many(_DELETE, filters)
+        return await self._requests.many(_DELETE, filters)
 
 
 def _described(response: DescribeAclsResponse) -> tuple[AclBinding, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from semel import __version__
 from semel.client.admin.acls import Acls
-from semel.client.admin.asking import Asker
+from semel.client.admin.admin_requests import AdminRequests
 from semel.client.admin.cluster import Cluster
 from semel.client.admin.configs import Configs
 from semel.client.admin.groups import Groups
@@ -56,7 +56,7 @@ class Admin:
         self._config = AdminConfig.load(settings)
         random = random or SystemRandom()
         self._machine = AdminMachine(self._config, random, software_version=__version__)
-        self._asker = Asker(
+        self._requests = AdminRequests(
             self._config,
             self._machine,
             network=network or network_for(self._config.client.security),
@@ -64,15 +64,15 @@ class Admin:
             random=random,
             guard=guard,
         )
-        self.topics = Topics(self._asker)
-        self.configs = Configs(self._asker)
-        self.partitions = Partitions(self._asker)
-        self.groups = Groups(self._asker)
-        self.cluster = Cluster(self._asker)
-        self.transactions = Transactions(self._asker)
-        self.acls = Acls(self._asker)
-        self.quotas = Quotas(self._asker)
-        self.users = Users(self._asker)
+        self.topics = Topics(self._requests)
+        self.configs = Configs(self._requests)
+        self.partitions = Partitions(self._requests)
+        self.groups = Groups(self._requests)
+        self.cluster = Cluster(self._requests)
+        self.transactions = Transactions(self._requests)
+        self.acls = Acls(self._requests)
+        self.quotas = Quotas(self._requests)
+        self.users = Users(self._requests)
 
     async def start(self) -> None:
         """Start in the loop that this is called from. ``async with`` does it, and so does the first call.
@@ -80,21 +80,21 @@ class Admin:
         admin = Admin(bootstrap_servers="localhost:9092")
         await admin.start()
         """
-        self._asker.running()
+        self._requests.running()
 
     def metrics(self) -> dict[str, float]:
         """Return counts of requests and responses since this client was made, under Kafka's names: see docs/client.md.
 
         print(admin.metrics()["request-latency-max"])
         """
-        return self._asker.metrics()
+        return self._requests.metrics()
 
     async def close(self) -> None:
         """Close all connections. Calls that are not answered yet fail, and say whether they may have been served.
 
         await admin.close()
         """
-        await self._asker.close()
+        await self._requests.close()
 
     async def __aenter__(self) -> Admin:
         await self.start()
@@ -105,6 +105,6 @@ class Admin:
 
     def __repr__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
-        waiting = self._asker.open_calls
+        waiting = self._requests.open_calls
         doing = f" waiting for {', '.join(waiting[:3])}{', ...' if len(waiting) > 3 else ''}" if waiting else ""
-        return f"<Admin {servers} {'closed' if self._asker.is_closed else 'open'}{doing}>"
+        return f"<Admin {servers} {'closed' if self._requests.is_closed else 'open'}{doing}>"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from semel.client.admin.asking import Asker, named_broker, this_broker
+from semel.client.admin.admin_requests import AdminRequests, named_broker, this_broker
 from semel.client.admin.partitions import by_topic
 from semel.client.admin.results import Results
 from semel.client.machine.admin.ask import CLUSTER, AnyBroker, Ask, outcome
@@ -79,15 +79,15 @@ class Features:
 class Cluster:
     """``admin.cluster``: describe the brokers, their log folders and the features."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def describe(self) -> ClusterDescription:
         """Return the cluster's id, its controller and its brokers.
 
         print([f"{broker.host}:{broker.port}" for broker in (await admin.cluster.describe()).brokers])
         """
-        return await self._asker.one(_DESCRIBE, CLUSTER)
+        return await self._requests.one(_DESCRIBE, CLUSTER)
 
     async def log_dirs(
         self, brokers: Iterable[int] | None = None, *, partitions: Iterable[PartitionLike] | None = None
@@ -97,17 +97,17 @@ class Cluster:
         for broker_id, dirs in (await admin.cluster.log_dirs()).all().items():
             print(broker_id, sum(log_dir.size_bytes for log_dir in dirs.values()))
         """
-        asking = self._asker.begin()
+        call = self._requests.begin()
         if brokers is None:
-            brokers = [broker.broker_id for broker in (await asking.one(_DESCRIBE, CLUSTER)).brokers]
-        return await asking.many(_log_dirs(None if partitions is None else map(as_partition, partitions)), brokers)
+            brokers = [broker.broker_id for broker in (await call.one(_DESCRIBE, CLUSTER)).brokers]
+        return await call.many(_log_dirs(None if partitions is None else map(as_partition, partitions)), brokers)
 
     async def features(self) -> Features:
         """Return the supported and finalized features: ``transaction.version`` 2 is transactions V2.
 
         print((await admin.cluster.features()).finalized.get("transaction.version"))
         """
-        return await self._asker.one(_FEATURES, CLUSTER)
+        return await self._requests.one(_FEATURES, CLUSTER)
 
 
 def _described(response: DescribeClusterResponse) -> ClusterDescription:

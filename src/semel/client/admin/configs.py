@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from semel.client.admin.asking import Asker
+from semel.client.admin.admin_requests import AdminRequests
 from semel.client.admin.results import Results
 from semel.client.config.common import as_text
 from semel.client.machine.admin.ask import AnyBroker, Ask, Controller, Node, Target, outcome
@@ -105,8 +105,8 @@ class ConfigChange:
 class Configs:
     """``admin.configs``: describe and change settings."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def describe(
         self, resource: ConfigResource, *, include_documentation: bool = False
@@ -116,7 +116,7 @@ class Configs:
         entries = await admin.configs.describe(ConfigResource.topic("orders"))
         print(entries["retention.ms"].value)
         """
-        return await self._asker.one(_describe(include_documentation), resource)
+        return await self._requests.one(_describe(include_documentation), resource)
 
     async def describe_many(
         self, resources: Iterable[ConfigResource], *, include_documentation: bool = False
@@ -125,7 +125,7 @@ class Configs:
 
         await admin.configs.describe_many([ConfigResource.topic("orders"), ConfigResource.broker(1)])
         """
-        return await self._asker.many(_describe(include_documentation), resources)
+        return await self._requests.many(_describe(include_documentation), resources)
 
     async def alter(
         self,
@@ -143,7 +143,7 @@ class Configs:
         await admin.configs.alter(ConfigResource.topic("orders"), {"retention.ms": 60_000, "segment.ms": None})
         """
         change = ConfigChange(values or {}, append or {}, subtract or {})
-        await self._asker.one(_alter({resource: change}, validate_only), resource)
+        await self._requests.one(_alter({resource: change}, validate_only), resource)
 
     async def alter_many(
         self, changes: Mapping[ConfigResource, ConfigChange], *, validate_only: bool = False
@@ -152,7 +152,7 @@ class Configs:
 
         await admin.configs.alter_many({ConfigResource.topic("orders"): ConfigChange({"retention.ms": 60_000})})
         """
-        return await self._asker.many(_alter(changes, validate_only), changes)
+        return await self._requests.many(_alter(changes, validate_only), changes)
 
 
 def _described_by(resource: ConfigResource) -> Target:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from semel.client.admin.asking import Asker, named_broker, this_broker
+from semel.client.admin.admin_requests import AdminRequests, named_broker, this_broker
 from semel.client.admin.group_descriptions import DESCRIBE_CLASSIC, DESCRIBE_CONSUMER, GroupDescription
 from semel.client.admin.group_offsets import commit_offsets, delete_offsets, fetch_offsets, named_group
 from semel.client.admin.results import Results
@@ -43,15 +43,15 @@ class GroupListing:
 class Groups:
     """``admin.groups``: list, describe and delete groups, and read and change their committed offsets."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def list(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> tuple[GroupListing, ...]:
         """Return every group, of all coordinators, by name; with ``states`` or ``types`` only those that match.
 
         for group in await admin.groups.list(states=["Stable"], types=["consumer"]): print(group.group_id)
         """
-        answers = await self._asker.begin().of_each_broker(_list(list(states), list(types)))
+        answers = await self._requests.begin().of_each_broker(_list(list(states), list(types)))
         # While a coordinator moves, two brokers may name the same group.
         groups = {group.group_id: group for listed in answers.values() for group in listed}
         return tuple(groups[group_id] for group_id in sorted(groups))
@@ -68,11 +68,11 @@ class Groups:
 
         results = await admin.groups.describe_many(["billing", "reports"])
         """
-        asking = self._asker.begin()
-        first = await asking.many(DESCRIBE_CONSUMER, group_ids)
+        call = self._requests.begin()
+        first = await call.many(DESCRIBE_CONSUMER, group_ids)
         # A group that is unknown in the newer protocol, or whose broker does not have it, may be a classic one.
         others = [group_id for group_id, error in first.failed.items() if error.code in _NOT_OF_THIS_PROTOCOL]
-        second = await asking.many(DESCRIBE_CLASSIC, others)
+        second = await call.many(DESCRIBE_CLASSIC, others)
         return first.updated(second)
 
     async def delete(self, group_id: str) -> None:
@@ -80,14 +80,14 @@ class Groups:
 
         await admin.groups.delete("billing")
         """
-        await self._asker.one(_DELETE, group_id)
+        await self._requests.one(_DELETE, group_id)
 
     async def delete_many(self, group_ids: Iterable[str]) -> Results[str, None]:
         """Delete many groups, as ``delete`` does one.
 
         (await admin.groups.delete_many(["billing", "reports"])).all()
         """
-        return await self._asker.many(_DELETE, group_ids)
+        return await self._requests.many(_DELETE, group_ids)
 
     async def list_offsets(
         self, group_id: str, partitions: Iterable[PartitionLike] | None = None, *, require_stable: bool = False
@@ -99,7 +99,7 @@ class Groups:
         committed = await admin.groups.list_offsets("billing")
         """
         wanted = None if partitions is None else [as_partition(partition) for partition in partitions]
-        return await self._asker.one(fetch_offsets(wanted, require_stable), group_id)
+        return await self._requests.one(fetch_offsets(wanted, require_stable), group_id)
 
     async def list_offsets_many(
         self, group_ids: Iterable[str]
@@ -108,7 +108,7 @@ class Groups:
 
         results = await admin.groups.list_offsets_many(["billing", "reports"])
         """
-        return await self._asker.many(fetch_offsets(None, False, many_groups=True), group_ids)
+        return await self._requests.many(fetch_offsets(None, False, many_groups=True), group_ids)
 
     async def alter_offsets(self, group_id: str, offsets: OffsetsLike) -> Results[TopicPartition, None]:
         """Set a group's committed offsets; refused (UNKNOWN_MEMBER_ID) while the group has members.
@@ -116,14 +116,14 @@ class Groups:
         (await admin.groups.alter_offsets("billing", {("orders", 0): 0})).all()
         """
         wanted = as_offsets(offsets)
-        return await self._asker.many(commit_offsets(group_id, wanted), wanted)
+        return await self._requests.many(commit_offsets(group_id, wanted), wanted)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[PartitionLike]) -> Results[TopicPartition, None]:
         """Delete a group's committed offsets; refused (GROUP_SUBSCRIBED_TO_TOPIC) while members read the topic.
 
         (await admin.groups.delete_offsets("billing", [("orders", 0)])).all()
         """
-        return await self._asker.many(delete_offsets(group_id), map(as_partition, partitions))
+        return await self._requests.many(delete_offsets(group_id), map(as_partition, partitions))
 
 
 def _list(states: list[str], types: list[str]) -> Ask[int, list[GroupListing]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from semel.client.admin.asking import Asker
+from semel.client.admin.admin_requests import AdminRequests
 from semel.client.admin.batches import RawBatches, read_batches
 from semel.client.admin.results import Results
 from semel.client.config.consumer import IsolationLevel
@@ -72,8 +72,8 @@ class ProducerState:
 class Partitions:
     """``admin.partitions``: offsets, records, producers and batches. A partition is written as ``("orders", 0)``."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def list_offsets(
         self, times: TimesLike, *, isolation_level: str = "read_uncommitted"
@@ -84,7 +84,7 @@ class Partitions:
         """
         wanted = {as_partition(partition): int(time) for partition, time in times.items()}
         level = _isolation_level(isolation_level)
-        return await self._asker.many(list_offsets(wanted, level, self._asker.request_timeout_ms), wanted)
+        return await self._requests.many(list_offsets(wanted, level, self._requests.request_timeout_ms), wanted)
 
     async def log_ends(self, partitions: Iterable[PartitionLike]) -> Results[TopicPartition, ListedOffset]:
         """Return the log end of each partition: its leader has records up to there, replicated and synced or not.
@@ -95,8 +95,8 @@ class Partitions:
         ends = await admin.partitions.log_ends([("orders", 0)])
         """
         wanted = dict.fromkeys(map(as_partition, partitions), int(OffsetSpec.LATEST))
-        level, timeout_ms = IsolationLevel.READ_UNCOMMITTED, self._asker.request_timeout_ms
-        return await self._asker.many(list_offsets(wanted, level, timeout_ms, DEBUGGING_REPLICA_ID), wanted)
+        level, timeout_ms = IsolationLevel.READ_UNCOMMITTED, self._requests.request_timeout_ms
+        return await self._requests.many(list_offsets(wanted, level, timeout_ms, DEBUGGING_REPLICA_ID), wanted)
 
     async def delete_records(self, before: OffsetsBeforeLike) -> Results[TopicPartition, int]:
         """Delete the records before an offset; ``None``: all that can be read. The value is the first offset left.
@@ -104,7 +104,7 @@ class Partitions:
         (await admin.partitions.delete_records({("orders", 0): 1000})).all()
         """
         offsets = {as_partition(partition): offset for partition, offset in before.items()}
-        return await self._asker.many(_delete_records(offsets, self._asker.request_timeout_ms), offsets)
+        return await self._requests.many(_delete_records(offsets, self._requests.request_timeout_ms), offsets)
 
     async def describe_producers(
         self, partitions: Iterable[PartitionLike]
@@ -113,7 +113,7 @@ class Partitions:
 
         results = await admin.partitions.describe_producers([("orders", 0)])
         """
-        return await self._asker.many(DESCRIBE_PRODUCERS, map(as_partition, partitions))
+        return await self._requests.many(DESCRIBE_PRODUCERS, map(as_partition, partitions))
 
     async def read_batches(
         self, partition: PartitionLike, offset: int, *, stable_only: bool = False, max_bytes: int = BATCHES_BYTES_MAX
@@ -125,7 +125,7 @@ class Partitions:
         raw = await admin.partitions.read_batches(("orders", 0), 0)
         """
         ask = read_batches(offset, stable_only=stable_only, max_bytes=max_bytes)
-        return await self._asker.one(ask, as_partition(partition))
+        return await self._requests.one(ask, as_partition(partition))
 
 
 def _isolation_level(name: str) -> IsolationLevel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from semel.client.admin.asking import Asker
+from semel.client.admin.admin_requests import AdminRequests
 from semel.client.admin.results import Results
 from semel.client.machine.admin.ask import AnyBroker, Ask, Controller, outcome
 from semel.security.quota_entities import QuotaEntity, Quoted
@@ -17,8 +17,8 @@ from semel.wire.messages import describe_client_quotas as describe
 class Quotas:
     """``admin.quotas``: describe and change quotas, by Kafka's names, such as ``producer_byte_rate``."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def describe(
         self, matching: QuotaEntity | None = None, *, strict: bool = False
@@ -29,7 +29,7 @@ class Quotas:
 
         quotas = await admin.quotas.describe(QuotaEntity(user=Quoted.ANY))
         """
-        return await self._asker.one(_describe(strict), matching or QuotaEntity())
+        return await self._requests.one(_describe(strict), matching or QuotaEntity())
 
     async def alter(
         self, quotas: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
@@ -41,7 +41,7 @@ class Quotas:
         for entity in quotas:
             if Quoted.ANY in (entity.user, entity.client_id, entity.ip):
                 raise ValueError(f"{entity}: only a filter can be about any; a quota has a name or is the default")
-        return await self._asker.many(_alter(quotas, validate_only), quotas)
+        return await self._requests.many(_alter(quotas, validate_only), quotas)
 
 
 _KINDS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}

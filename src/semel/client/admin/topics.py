@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from semel.client.admin.asking import Asker
+from semel.client.admin.admin_requests import AdminRequests
 from semel.client.admin.results import Results
 from semel.client.config.common import as_text
 from semel.client.machine.admin.ask import CLUSTER, AnyBroker, Ask, Controller, outcome
@@ -90,8 +90,8 @@ class TopicDescription:
 class Topics:
     """``admin.topics``: create, delete, list and describe topics, and add partitions."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def create(
         self,
@@ -118,8 +118,8 @@ class Topics:
         results = await admin.topics.create_many([NewTopic("orders", 6), NewTopic("ledger", 1)])
         """
         wanted = {topic.name: topic for topic in topics}
-        ask = _create(wanted, self._asker.request_timeout_ms, validate_only)
-        return await self._asker.many(ask, wanted)
+        ask = _create(wanted, self._requests.request_timeout_ms, validate_only)
+        return await self._requests.many(ask, wanted)
 
     async def delete(self, name: str) -> None:
         """Delete a topic and its records; raises UNKNOWN_TOPIC_OR_PARTITION if there is none.
@@ -133,14 +133,14 @@ class Topics:
 
         (await admin.topics.delete_many(["orders", "ledger"])).all()
         """
-        return await self._asker.many(_delete(self._asker.request_timeout_ms), names)
+        return await self._requests.many(_delete(self._requests.request_timeout_ms), names)
 
     async def list(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
         """Return every topic, by name; internal topics only with ``include_internal``.
 
         for name, topic in (await admin.topics.list()).items(): print(name, topic.partitions)
         """
-        listed = await self._asker.one(LIST_TOPICS, CLUSTER)
+        listed = await self._requests.one(LIST_TOPICS, CLUSTER)
         return {topic.name: topic for topic in listed if include_internal or not topic.is_internal}
 
     async def describe(self, name: str) -> TopicDescription:
@@ -148,14 +148,14 @@ class Topics:
 
         leaders = [partition.leader for partition in (await admin.topics.describe("orders")).partitions]
         """
-        return await self._asker.one(DESCRIBE_TOPIC, name)
+        return await self._requests.one(DESCRIBE_TOPIC, name)
 
     async def describe_many(self, names: Iterable[str]) -> Results[str, TopicDescription]:
         """Return the descriptions of many topics, as ``describe`` does for one.
 
         results = await admin.topics.describe_many(["orders", "ledger"])
         """
-        return await self._asker.many(DESCRIBE_TOPIC, names)
+        return await self._requests.many(DESCRIBE_TOPIC, names)
 
     async def create_partitions(
         self,
@@ -171,8 +171,8 @@ class Topics:
 
         await admin.topics.create_partitions("orders", 12)
         """
-        ask = _create_partitions(total, assignments, self._asker.request_timeout_ms, validate_only)
-        await self._asker.one(ask, name)
+        ask = _create_partitions(total, assignments, self._requests.request_timeout_ms, validate_only)
+        await self._requests.one(ask, name)
 
 
 def _topic(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from semel.client.admin.asking import Asker, Asking, named_broker, this_broker
+from semel.client.admin.admin_requests import AdminCallRequests, AdminRequests, named_broker, this_broker
 from semel.client.admin.hanging import HangingTransaction, candidates, hanging
 from semel.client.admin.partitions import DESCRIBE_PRODUCERS, ProducerState
 from semel.client.admin.results import Results
@@ -61,8 +61,8 @@ class TransactionDescription:
 class Transactions:
     """``admin.transactions``: list and describe transactions, find hanging ones, and abort one."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def list(
         self,
@@ -84,21 +84,21 @@ class Transactions:
             running_longer_than_ms,
             transactional_id_pattern,
         )
-        return await _listed(self._asker.begin(), request)
+        return await _listed(self._requests.begin(), request)
 
     async def describe(self, transactional_id: str) -> TransactionDescription:
         """Return the transaction of a transactional id; raises TRANSACTIONAL_ID_NOT_FOUND if it is unknown.
 
         print((await admin.transactions.describe("billing-1")).state)
         """
-        return await self._asker.one(_DESCRIBE, transactional_id)
+        return await self._requests.one(_DESCRIBE, transactional_id)
 
     async def describe_many(self, transactional_ids: Iterable[str]) -> Results[str, TransactionDescription]:
         """Return the transactions of many transactional ids, as ``describe`` does for one.
 
         results = await admin.transactions.describe_many(["billing-1", "billing-2"])
         """
-        return await self._asker.many(_DESCRIBE, transactional_ids)
+        return await self._requests.many(_DESCRIBE, transactional_ids)
 
     async def find_hanging(
         self,
@@ -115,26 +115,26 @@ class Transactions:
         for found in await admin.transactions.find_hanging():
             await admin.transactions.abort(found.partition, start_offset=found.start_offset)
         """
-        asking = self._asker.begin()
+        call = self._requests.begin()
         if topics is None:
-            topics = [topic.name for topic in await asking.one(LIST_TOPICS, CLUSTER)]
-        described = (await asking.many(DESCRIBE_TOPIC, topics)).all()
+            topics = [topic.name for topic in await call.one(LIST_TOPICS, CLUSTER)]
+        described = (await call.many(DESCRIBE_TOPIC, topics)).all()
         partitions = [
             TopicPartition(topic.name, partition.partition)
             for topic in described.values()
             for partition in topic.partitions
             if broker_id is None or partition.leader == broker_id
         ]
-        producers = (await asking.many(DESCRIBE_PRODUCERS, partitions)).all()
+        producers = (await call.many(DESCRIBE_PRODUCERS, partitions)).all()
         suspects = candidates(
-            producers, now_ms=self._asker.clock.now_ms(), max_transaction_timeout_ms=max_transaction_timeout_ms
+            producers, now_ms=self._requests.clock.now_ms(), max_transaction_timeout_ms=max_transaction_timeout_ms
         )
         if not suspects:
             return ()
         producer_ids = sorted({state.producer_id for _, state in suspects})
-        listed = await _listed(asking, ListTransactionsRequest(producer_id_filters=producer_ids))
+        listed = await _listed(call, ListTransactionsRequest(producer_id_filters=producer_ids))
         transactional_ids = {listing.producer_id: listing.transactional_id for listing in listed}
-        transactions = await asking.many(_DESCRIBE, transactional_ids.values())
+        transactions = await call.many(_DESCRIBE, transactional_ids.values())
         for error in transactions.failed.values():
             if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise error  # A transaction is not called hanging because its coordinator could not be asked.
@@ -158,20 +158,20 @@ class Transactions:
         await admin.transactions.abort(("orders", 0), start_offset=1234)
         """
         topic_partition = as_partition(partition)
-        asking = self._asker.begin()
+        call = self._requests.begin()
         if start_offset is not None:
             if producer_id is not None or producer_epoch is not None:
                 raise ValueError("abort takes either start_offset or producer_id and producer_epoch, not both")
-            state = await _beginning_at(asking, topic_partition, start_offset)
+            state = await _beginning_at(call, topic_partition, start_offset)
             producer_id, producer_epoch = state.producer_id, state.producer_epoch
             coordinator_epoch = state.coordinator_epoch or 0
         if producer_id is None or producer_epoch is None:
             raise ValueError("abort takes start_offset, or producer_id and producer_epoch: which transaction is meant")
-        await asking.one(_abort(producer_id, producer_epoch, coordinator_epoch), topic_partition)
+        await call.one(_abort(producer_id, producer_epoch, coordinator_epoch), topic_partition)
 
 
-async def _beginning_at(asking: Asking, partition: TopicPartition, start_offset: int) -> ProducerState:
-    for state in await asking.one(DESCRIBE_PRODUCERS, partition):
+async def _beginning_at(call: AdminCallRequests, partition: TopicPartition, start_offset: int) -> ProducerState:
+    for state in await call.one(DESCRIBE_PRODUCERS, partition):
         if state.transaction_start_offset == start_offset:
             return state
     raise AbortableError(
@@ -179,8 +179,8 @@ async def _beginning_at(asking: Asking, partition: TopicPartition, start_offset:
     )
 
 
-async def _listed(asking: Asking, request: ListTransactionsRequest) -> tuple[TransactionListing, ...]:
-    answers = await asking.of_each_broker(_list(request))
+async def _listed(call: AdminCallRequests, request: ListTransactionsRequest) -> tuple[TransactionListing, ...]:
+    answers = await call.of_each_broker(_list(request))
     listings = [listing for listed in answers.values() for listing in listed]
     return tuple(sorted(listings, key=lambda listing: (listing.transactional_id, listing.broker_id)))
 

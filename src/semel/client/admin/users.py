@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from semel.client.admin.asking import Asker
+from semel.client.admin.admin_requests import AdminRequests
 from semel.client.admin.results import Results
 from semel.client.machine.admin.ask import CLUSTER, AnyBroker, Ask, Controller, Refusal, outcome
 from semel.errors import ErrorCode, named
@@ -34,29 +34,29 @@ Credentials: TypeAlias = Mapping[ScramMechanism, int]
 class Users:
     """``admin.users``: list, describe, set and delete SCRAM passwords."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def list(self) -> dict[str, Credentials]:
         """Return every user that has a SCRAM password, with the mechanisms.
 
         for user, mechanisms in (await admin.users.list()).items(): print(user, list(mechanisms))
         """
-        return await self._asker.one(_LIST, CLUSTER)
+        return await self._requests.one(_LIST, CLUSTER)
 
     async def describe(self, user: str) -> Credentials:
         """Return the mechanisms for which a user has a password; raises RESOURCE_NOT_FOUND if there are none.
 
         iterations = (await admin.users.describe("alice"))[ScramMechanism.SCRAM_SHA_512]
         """
-        return await self._asker.one(_DESCRIBE, user)
+        return await self._requests.one(_DESCRIBE, user)
 
     async def describe_many(self, users: Iterable[str]) -> Results[str, Credentials]:
         """Return the mechanisms of many users, as ``describe`` does for one.
 
         results = await admin.users.describe_many(["alice", "bob"])
         """
-        return await self._asker.many(_DESCRIBE, users)
+        return await self._requests.many(_DESCRIBE, users)
 
     async def upsert(
         self,
@@ -73,17 +73,17 @@ class Users:
         """
         if iterations < ITERATIONS_MIN:
             raise ValueError(f"{iterations} iterations for user {user!r}: Kafka takes {ITERATIONS_MIN} or more")
-        salt = self._asker.random.randbytes(_SALT_BYTES) if salt is None else salt
+        salt = self._requests.random.randbytes(_SALT_BYTES) if salt is None else salt
         secret = password.encode() if isinstance(password, str) else password
         salted = salted_password(mechanism, secret, salt, iterations)
-        await self._asker.one(_upsert(mechanism, iterations, salt, salted), user)
+        await self._requests.one(_upsert(mechanism, iterations, salt, salted), user)
 
     async def delete(self, user: str, *, mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512) -> None:
         """Delete a user's password for one mechanism; raises RESOURCE_NOT_FOUND if there is none.
 
         await admin.users.delete("alice")
         """
-        await self._asker.one(_delete(mechanism), user)
+        await self._requests.one(_delete(mechanism), user)
 
 
 def _user(name: str) -> str:

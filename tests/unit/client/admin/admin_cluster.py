@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
-from semel.client.admin.asking import Asker
+from semel.client.admin.admin_requests import AdminRequests
 from semel.client.admin.configs import Configs
 from semel.client.admin.groups import Groups
 from semel.client.admin.partitions import Partitions
@@ -202,7 +202,7 @@ class BenchClock:
         return self.bench.now_ms
 
 
-class _WorldAsker(Asker):
+class _WorldRequests(AdminRequests):
     """Asks in the bench, and lets its time pass until there is an answer."""
 
     def __init__(self, config: AdminConfig, machine: AdminMachine, bench: Bench) -> None:
@@ -227,13 +227,13 @@ class Administered:
         config = AdminConfig.load({"bootstrap_servers": self.cluster.bootstrap_servers, **self.settings})
         self.machine = AdminMachine(config, Random(0))
         self.bench = Bench(self.machine, self.cluster)
-        asker = _WorldAsker(config, self.machine, self.bench)
-        self.topics = Topics(asker)
-        self.configs = Configs(asker)
-        self.partitions = Partitions(asker)
-        self.groups = Groups(asker)
-        self.transactions = Transactions(asker)
-        self.users = Users(asker)
+        requests = _WorldRequests(config, self.machine, self.bench)
+        self.topics = Topics(requests)
+        self.configs = Configs(requests)
+        self.partitions = Partitions(requests)
+        self.groups = Groups(requests)
+        self.transactions = Transactions(requests)
+        self.users = Users(requests)
 
     def asked(self, api_key: ApiKey) -> list[int]:
         """Which nodes were asked, in order."""

@@ -6,7 +6,7 @@ import pytest
 
 from semel.admin import ConfigResource, NewTopic, OffsetSpec
 from semel.client.admin.topics import DESCRIBE_TOPIC
-from semel.client.machine.admin.admin import DOUBTS_MAX
+from semel.client.machine.admin.admin import NOT_FOUND_RETRIES_MAX
 from semel.errors import AbortableError, AuthorizationFailed, ErrorCode, RetriableError, TimedOut, UnsupportedVersion
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
@@ -133,7 +133,7 @@ def test_a_topic_that_is_not_known_yet_is_found_when_it_is() -> None:
     def created_meanwhile(request: Request) -> object | None:
         nonlocal seen
         seen += any(topic.name == "new" for topic in request.message.topics or ())
-        if seen == DOUBTS_MAX:
+        if seen == NOT_FOUND_RETRIES_MAX:
             admin.cluster.create_topic("new", 1)
         return admin.cluster._metadata(request)
 

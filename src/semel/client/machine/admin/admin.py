@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from semel.client.admin.results import Results
 from semel.client.config.admin import AdminConfig
+from semel.client.machine.admin.admin_call import AdminCall, Item
 from semel.client.machine.admin.ask import (
     AnyBroker,
     Ask,
@@ -24,7 +25,6 @@ from semel.client.machine.admin.ask import (
     Target,
     is_authoritative,
 )
-from semel.client.machine.admin.errand import Errand, Item
 from semel.client.machine.connection.actions import Action
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connected import ConnectedMachine
@@ -42,7 +42,7 @@ V = TypeVar("V")
 
 # How often a request is sent again after a topic, partition or broker was said not to exist: brokers learn of a new one
 # at different times. With the default backoff that takes less than a second.
-DOUBTS_MAX: Final = 3
+NOT_FOUND_RETRIES_MAX: Final = 3
 
 _DOES_NOT_EXIST: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.BROKER_NOT_AVAILABLE}
@@ -74,7 +74,7 @@ class AdminMachine(ConnectedMachine):
         self._retry = Retry.of(config.client, random)
         self._metadata = Metadata(config.client, self._connections, random, lane=DATA, may_create_topics=False)
         self._coordinators = Coordinators(config.client, self._connections, self._metadata, random, lane=DATA)
-        self._errands: list[Errand[Any, Any]] = []
+        self._admin_calls: list[AdminCall[Any, Any]] = []
         self._closed = False
 
     # What the application calls
@@ -88,28 +88,30 @@ class AdminMachine(ConnectedMachine):
         timeout_ms = self._config.default_api_timeout_ms
         if deadline_ms is None:
             deadline_ms = now_ms + timeout_ms
-        errand = Errand(ask, keys, self._retry, deadline_ms=deadline_ms, timeout_ms=timeout_ms)
-        for key, item in errand.open.items():
+        admin_call = AdminCall(ask, keys, self._retry, deadline_ms=deadline_ms, timeout_ms=timeout_ms)
+        for key, item in admin_call.open.items():
             if isinstance(ask.target(key), Leader):
                 item.outdated_at = self._metadata.updates  # The view may have an old leader.
-        self._errands.append(errand)
-        return errand.promise
+        self._admin_calls.append(admin_call)
+        return admin_call.promise
 
     @property
     def open_calls(self) -> list[str]:
         """The titles of all questions that are not answered yet, for a message to the user."""
-        return [errand.title(key) for errand in self._errands for key in errand.open]
+        return [admin_call.title(key) for admin_call in self._admin_calls for key in admin_call.open]
 
     def metrics(self) -> dict[str, float]:
         return self._connections.metrics()
 
     def shut(self, now_ms: float) -> None:
         self._closed = True
-        for errand in self._errands:
-            for key, item in tuple(errand.open.items()):
+        for admin_call in self._admin_calls:
+            for key, item in tuple(admin_call.open.items()):
                 item.was_lost |= item.is_sent
-                errand.refused(key, ErrorCode.NETWORK_EXCEPTION, "the admin client was closed before this was answered")
-        self._errands.clear()
+                admin_call.refused(
+                    key, ErrorCode.NETWORK_EXCEPTION, "the admin client was closed before this was answered"
+                )
+        self._admin_calls.clear()
         self._connections.close("the admin client was closed", now_ms)
 
     # What the driver calls
@@ -118,14 +120,14 @@ class AdminMachine(ConnectedMachine):
         try:
             self._poll(now_ms)
         except (AuthorizationFailed, UnsupportedVersion) as error:
-            for errand in self._errands:
-                errand.fail(error)
-            self._errands.clear()
+            for admin_call in self._admin_calls:
+                admin_call.fail(error)
+            self._admin_calls.clear()
         self._deadline_ms = min(
             self._connections.next_deadline_ms(now_ms),
             self._metadata.next_deadline_ms(now_ms),
             self._coordinators.next_deadline_ms(now_ms),
-            *(errand.next_deadline_ms(now_ms) for errand in self._errands),
+            *(admin_call.next_deadline_ms(now_ms) for admin_call in self._admin_calls),
         )
         return self._connections.take_actions()
 
@@ -135,46 +137,46 @@ class AdminMachine(ConnectedMachine):
         self._connections.poll(now_ms)
         for coordinator_key, error in self._coordinators.take_refusals().items():
             self._no_coordinator(coordinator_key, error)
-        for errand in self._errands:
-            if now_ms >= errand.deadline_ms:
-                errand.out_of_time()
-        self._errands = [errand for errand in self._errands if errand.open]
+        for admin_call in self._admin_calls:
+            if now_ms >= admin_call.deadline_ms:
+                admin_call.out_of_time()
+        self._admin_calls = [admin_call for admin_call in self._admin_calls if admin_call.open]
         self._metadata.retain(self._topics(), now_ms)
-        for errand in self._errands:
-            self._send_what_is_due(errand, now_ms)
+        for admin_call in self._admin_calls:
+            self._send_what_is_due(admin_call, now_ms)
         self._metadata.poll(now_ms)  # Last, because the steps above may mark it outdated.
 
-    def _send_what_is_due(self, errand: Errand[Any, Any], now_ms: float) -> None:
+    def _send_what_is_due(self, admin_call: AdminCall[Any, Any], now_ms: float) -> None:
         found: dict[Target, _Found] = {}
         by_route: dict[Route, list[Any]] = {}
-        for key, item in tuple(errand.open.items()):
+        for key, item in tuple(admin_call.open.items()):
             if item.is_sent or not item.retry.is_due(now_ms):
                 continue
             if item.outdated_at == self._metadata.updates:
                 self._metadata.outdated()
                 continue  # The same view would lead to the same broker.
-            target = errand.ask.target(key)
+            target = admin_call.ask.target(key)
             if target not in found:
                 found[target] = self._find(target, now_ms)
             match found[target]:
                 case Route() as route:
                     by_route.setdefault(route, []).append(key)
                 case Refusal() as refusal:
-                    self._refused(errand, key, item, refusal, now_ms)
+                    self._refused(admin_call, key, item, refusal, now_ms)
                 case str() as why:
                     item.why = why
         for route, keys in by_route.items():
-            for together in [[key] for key in keys] if errand.ask.is_single else [keys]:
+            for together in [[key] for key in keys] if admin_call.ask.is_single else [keys]:
                 if self._connections.ready(route, now_ms):
-                    self._send(errand, together, route, now_ms)
+                    self._send(admin_call, together, route, now_ms)
 
-    def _send(self, errand: Errand[Any, Any], keys: Sequence[Any], route: Route, now_ms: float) -> None:
-        ask = errand.ask
+    def _send(self, admin_call: AdminCall[Any, Any], keys: Sequence[Any], route: Route, now_ms: float) -> None:
+        ask = admin_call.ask
         call = Call(
             ask.api_key,
             build=lambda version: ask.build(keys, version),
-            answered=lambda response, version, at_ms: self._answered(errand, keys, response, version, at_ms),
-            lost=lambda reason, at_ms: self._lost(errand, keys, reason, at_ms),
+            answered=lambda response, version, at_ms: self._answered(admin_call, keys, response, version, at_ms),
+            lost=lambda reason, at_ms: self._lost(admin_call, keys, reason, at_ms),
             version_min=ask.version_min,
             version_max=ask.version_max,
         )
@@ -182,13 +184,13 @@ class AdminMachine(ConnectedMachine):
             self._connections.send(route, call, now_ms)
         except (AuthorizationFailed, UnsupportedVersion) as error:
             for key in keys:
-                errand.failed(key, error)
+                admin_call.failed(key, error)
         except ValueError as error:  # The caller passed a value that cannot be encoded.
             for key in keys:
-                errand.refused(key, ErrorCode.INVALID_REQUEST, str(error))
+                admin_call.refused(key, ErrorCode.INVALID_REQUEST, str(error))
         else:
             for key in keys:
-                errand.open[key].is_sent = True
+                admin_call.open[key].is_sent = True
 
     def _find(self, target: Target, now_ms: float) -> _Found:
         view = self._metadata.view
@@ -228,58 +230,58 @@ class AdminMachine(ConnectedMachine):
 
     def _topics(self) -> list[str]:
         """Return the topics whose leaders the open questions need."""
-        targets = (errand.ask.target(key) for errand in self._errands for key in errand.open)
+        targets = (admin_call.ask.target(key) for admin_call in self._admin_calls for key in admin_call.open)
         return [target.topic_partition.topic for target in targets if isinstance(target, Leader)]
 
     # Answers
 
     def _answered(
-        self, errand: Errand[Any, Any], keys: Sequence[Any], response: Any, version: int, now_ms: float
+        self, admin_call: AdminCall[Any, Any], keys: Sequence[Any], response: Any, version: int, now_ms: float
     ) -> None:
-        outcomes = dict(errand.ask.read(response, keys, version))
+        outcomes = dict(admin_call.ask.read(response, keys, version))
         for key in keys:
-            item = errand.open.get(key)
+            item = admin_call.open.get(key)
             if item is None:
                 continue  # It has timed out.
             item.is_sent = False
             if key not in outcomes:
-                errand.refused(key, ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer does not mention it")
+                admin_call.refused(key, ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer does not mention it")
             elif isinstance(outcomes[key], Refusal):
-                self._refused(errand, key, item, outcomes[key], now_ms)
+                self._refused(admin_call, key, item, outcomes[key], now_ms)
             else:
-                errand.found(key, outcomes[key])
+                admin_call.found(key, outcomes[key])
 
-    def _refused(self, errand: Errand[Any, Any], key: Any, item: Item, refusal: Refusal, now_ms: float) -> None:
-        target = errand.ask.target(key)
+    def _refused(self, admin_call: AdminCall[Any, Any], key: Any, item: Item, refusal: Refusal, now_ms: float) -> None:
+        target = admin_call.ask.target(key)
         code = refusal.code
         if code in _WRONG_COORDINATOR and isinstance(target, Coordinator):
             self._coordinators.forget(target.key)
         if code in _WRONG_VIEW and isinstance(target, Leader | Controller | Node):
             item.outdated_at = self._metadata.updates
         if code in _DOES_NOT_EXIST and not is_authoritative(target):
-            item.doubts += 1
-            may_change = item.doubts <= DOUBTS_MAX
+            item.not_found_count += 1
+            may_change = item.not_found_count <= NOT_FOUND_RETRIES_MAX
         else:
             may_change = family_of(code) is Family.RETRIABLE and code not in _ANSWERS
         if may_change:
             item.why = f"the last answer was {code.name}{f' ({refusal.message})' if refusal.message else ''}"
             item.retry = item.retry.failed(now_ms)
         else:
-            errand.refused(key, code, refusal.message)
+            admin_call.refused(key, code, refusal.message)
 
-    def _lost(self, errand: Errand[Any, Any], keys: Sequence[Any], reason: str, now_ms: float) -> None:
+    def _lost(self, admin_call: AdminCall[Any, Any], keys: Sequence[Any], reason: str, now_ms: float) -> None:
         self._metadata.outdated()
         for key in keys:
-            item = errand.open.get(key)
+            item = admin_call.open.get(key)
             if item is not None:
                 item.is_sent, item.was_lost, item.why = False, True, reason
                 item.retry = item.retry.failed(now_ms)
-                target = errand.ask.target(key)
+                target = admin_call.ask.target(key)
                 if isinstance(target, Coordinator):
                     self._coordinators.forget(target.key)
 
     def _no_coordinator(self, key: CoordinatorKey, error: KafkaError) -> None:
-        for errand in self._errands:
-            for item_key in tuple(errand.open):
-                if errand.ask.target(item_key) == Coordinator(key):
-                    errand.refused(item_key, error.code, error.message)
+        for admin_call in self._admin_calls:
+            for item_key in tuple(admin_call.open):
+                if admin_call.ask.target(item_key) == Coordinator(key):
+                    admin_call.refused(item_key, error.code, error.message)

@@ -22,7 +22,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Asker:
+class AdminRequests:
     """The machine and the driver that every part of ``Admin`` shares."""
 
     def __init__(
@@ -56,9 +56,9 @@ class Asker:
         with self._guard:
             return self._machine.metrics()
 
-    def begin(self) -> Asking:
+    def begin(self) -> AdminCallRequests:
         """Begin a call, which fixes its deadline."""
-        return Asking(self, self.clock.monotonic_ms() + self.config.default_api_timeout_ms)
+        return AdminCallRequests(self, self.clock.monotonic_ms() + self.config.default_api_timeout_ms)
 
     async def many(self, ask: Ask[K, V], keys: Iterable[K]) -> Results[K, V]:
         return await self.begin().many(ask, keys)
@@ -84,15 +84,15 @@ class Asker:
             await self._runtime.shut()
 
 
-class Asking:
-    """One call. All its requests share one deadline."""
+class AdminCallRequests:
+    """The requests of one call, which share one deadline."""
 
-    def __init__(self, asker: Asker, deadline_ms: float) -> None:
-        self._asker = asker
+    def __init__(self, requests: AdminRequests, deadline_ms: float) -> None:
+        self._requests = requests
         self._deadline_ms = deadline_ms
 
     async def many(self, ask: Ask[K, V], keys: Iterable[K]) -> Results[K, V]:
-        return await self._asker.ask(ask, keys, self._deadline_ms)
+        return await self._requests.ask(ask, keys, self._deadline_ms)
 
     async def one(self, ask: Ask[K, V], key: K) -> V:
         """Return the value of one key, or raise its error."""

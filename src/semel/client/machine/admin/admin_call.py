@@ -42,13 +42,13 @@ class Item:
     """What the key waits for, for the message of a timeout."""
     is_sent: bool = False
     was_lost: bool = False
-    doubts: int = 0
+    not_found_count: int = 0
     """How often a broker said that it does not exist."""
     outdated_at: int = -1
     """The view of the cluster, counted in updates, that was wrong about this key: the key waits for a newer one."""
 
 
-class Errand(Generic[K, V]):
+class AdminCall(Generic[K, V]):
     def __init__(
         self, ask: Ask[K, V], keys: Iterable[K], retry: Retry, *, deadline_ms: float, timeout_ms: float
     ) -> None:
