@@ -227,7 +227,7 @@ class Reader(Worker):
             if self.random.random() < 0.5:
                 await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
             self._ledger.processed.update(record.value for record in records if record.value is not None)
-            if not consumer._session.commits_by_itself:
+            if not consumer._session.is_auto_commit:
                 read = {TopicPartition(record.topic, record.partition): record.offset + 1 for record in records}
                 if offsets := member.uncommitted | read:
                     await self._commit(member, offsets)

@@ -205,7 +205,7 @@ def client_commits_transactions_as_nobody(patch: pytest.MonkeyPatch) -> None:
 
 def client_does_not_see_that_its_work_is_lost(patch: pytest.MonkeyPatch) -> None:
     """Scenario 54: what was read of a partition that has gone is committed without its offset."""
-    patch.setattr(ConsumerMachine, "has_lost_work", property(lambda self: False))
+    patch.setattr(ConsumerMachine, "has_lost_partitions", property(lambda self: False))
 
 
 def client_does_not_ask_where_its_group_was(patch: pytest.MonkeyPatch) -> None:

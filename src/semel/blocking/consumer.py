@@ -24,7 +24,7 @@ from semel.client.drivers.driver import settle_future
 from semel.client.drivers.loop_thread import LoopThread
 from semel.client.machine.group.reassignment import Callback
 from semel.client.offsets import OffsetsLike, PartitionLike
-from semel.client.rebalance_listener import told
+from semel.client.rebalance_listener import call_listener
 from semel.client.record_buffer import Taken
 from semel.client.values import ConsumerRecord, GroupMetadata, K, OffsetAndMetadata, OffsetAndTimestamp, V
 from semel.clock import NEVER
@@ -206,7 +206,7 @@ class Consumer(Generic[K, V]):
             while is_in_time and not len(taken):
                 callback = self._group_session.due()
                 if callback is not None:
-                    self._tell(callback)
+                    self._call_listener(callback)
                 else:
                     is_in_time = self._thread.run(self._group_session.wait(expires_ms))
                 taken = take()
@@ -246,7 +246,7 @@ class Consumer(Generic[K, V]):
             callback = self._group_session.due()
             if callback is not None:
                 try:
-                    self._tell(callback)
+                    self._call_listener(callback)
                 except Exception as raised:  # The group must be left in any case.
                     error = raised
             elif not self._thread.run(self._group_session.wait(expires_ms, left)):
@@ -254,11 +254,11 @@ class Consumer(Generic[K, V]):
         if error is not None:
             raise error
 
-    def _tell(self, callback: Callback) -> None:
+    def _call_listener(self, callback: Callback) -> None:
         try:
-            told(self._group_session.listener, callback)
+            call_listener(self._group_session.listener, callback)
         finally:
-            self._group_session.told(callback)
+            self._group_session.callback_done(callback)
 
 
 def _expires_ms(timeout_ms: float | None) -> float:

@@ -18,7 +18,7 @@ from semel.client.consumer_session import CLOSE_TIMEOUT_MS, ConsumerSession
 from semel.client.deserializers import Deserializer, Deserializers
 from semel.client.machine.group.reassignment import Callback
 from semel.client.offsets import OffsetsLike, PartitionLike
-from semel.client.rebalance_listener import told
+from semel.client.rebalance_listener import call_listener
 from semel.client.record_buffer import Taken
 from semel.client.values import ConsumerRecord, GroupMetadata, K, OffsetAndMetadata, OffsetAndTimestamp, V
 from semel.clock import NEVER, Clock
@@ -326,7 +326,7 @@ class Consumer(Generic[K, V]):
             taken = take()
             callback = None if len(taken) else self._group_session.due()
             if callback is not None:
-                await self._tell(callback)
+                await self._call_listener(callback)
             elif len(taken) or not await self._group_session.wait(expires_ms):
                 break
         driver.wake()  # More can be fetched now.
@@ -388,7 +388,7 @@ class Consumer(Generic[K, V]):
             callback = self._group_session.due()
             if callback is not None:
                 try:
-                    await self._tell(callback)
+                    await self._call_listener(callback)
                 except Exception as raised:  # The group must be left in any case.
                     error = raised
             elif not await self._group_session.wait(expires_ms, left):
@@ -396,10 +396,10 @@ class Consumer(Generic[K, V]):
         if error is not None:
             raise error
 
-    async def _tell(self, callback: Callback) -> None:
+    async def _call_listener(self, callback: Callback) -> None:
         try:
-            answer = told(self._group_session.listener, callback)
+            answer = call_listener(self._group_session.listener, callback)
             if inspect.isawaitable(answer):
                 await answer
         finally:
-            self._group_session.told(callback)
+            self._group_session.callback_done(callback)

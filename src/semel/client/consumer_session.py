@@ -215,8 +215,8 @@ class ConsumerSession:
     # What a transaction needs of its consumer
 
     @property
-    def commits_by_itself(self) -> bool:
-        return self.config.commits_by_itself
+    def is_auto_commit(self) -> bool:
+        return self.config.is_auto_commit
 
     @property
     def deserializes(self) -> bool:
@@ -233,10 +233,10 @@ class ConsumerSession:
             self.machine.settled(offsets)
 
     @property
-    def has_lost_work(self) -> bool:
+    def has_lost_partitions(self) -> bool:
         """Whether partitions were lost since records were returned whose offsets are not committed yet."""
         with self._guard:
-            return self.machine.has_lost_work
+            return self.machine.has_lost_partitions
 
     # Inside
 

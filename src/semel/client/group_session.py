@@ -22,7 +22,7 @@ class GroupSession:
         self._runtime = runtime
         self._machine = runtime.machine
         self._clock, self._guard = runtime.clock, runtime.guard
-        self._teller: object | None = None
+        self._callback_caller: object | None = None
         """The task or thread that is calling the listener now."""
         self.listener: object | None = None
 
@@ -35,10 +35,10 @@ class GroupSession:
                 "poll: no partition is assigned to this consumer and no topic subscribed to, so nothing can come"
             )
 
-    def visit(self) -> bool:
+    def polled(self) -> bool:
         """Note that the application polls. Returns whether the driver must be woken for it. The guard must be held."""
         group = self._machine.group
-        return group is not None and group.visit(self._clock.monotonic_ms())
+        return group is not None and group.polled(self._clock.monotonic_ms())
 
     async def wait(self, expires_ms: float, until: Promise[None] | None = None) -> bool:
         """Wait until there are records, an error, or a callback to run. ``False``: none of these in time.
@@ -54,12 +54,12 @@ class GroupSession:
             if until is not None and until.settled:
                 return True
             if group is not None:
-                group.attend(self._clock.monotonic_ms())
+                group.poll_began(self._clock.monotonic_ms())
             readable = self._machine.readable()
             if group is not None:
                 # From here the application has to process records. While its loop is blocked it does not count as
                 # polling.
-                readable.then(lambda _: group.depart(self._clock.monotonic_ms()))
+                readable.then(lambda _: group.poll_ended(self._clock.monotonic_ms()))
         try:
             await driver.wait(readable, timeout_ms=None if timeout_ms == NEVER else timeout_ms)
         except TimeoutError:
@@ -69,32 +69,32 @@ class GroupSession:
                 with self._guard:
                     readable.fulfil(None)  # The wait is over.
                     if group is not None:
-                        group.depart(self._clock.monotonic_ms())
+                        group.poll_ended(self._clock.monotonic_ms())
         return True
 
     # Callbacks of the rebalance listener
 
     @property
-    def is_telling(self) -> bool:
-        return self._teller is not None
+    def is_in_callback(self) -> bool:
+        return self._callback_caller is not None
 
     def due(self) -> Callback | None:
-        """Return the callback that is due now. The caller must run it, and then call ``told``."""
+        """Return the callback that is due now. The caller must run it, and then call ``callback_done``."""
         with self._guard:
             callback = self._machine.due(self._clock.monotonic_ms())
         if callback is not None:
-            self._teller = _caller()
+            self._callback_caller = _caller()
         return callback
 
-    def told(self, callback: Callback) -> None:
+    def callback_done(self, callback: Callback) -> None:
         """Finish a callback that has run."""
-        self._teller = None
+        self._callback_caller = None
         with self._guard:
-            self._machine.told(callback, self._clock.monotonic_ms())
+            self._machine.callback_done(callback, self._clock.monotonic_ms())
         self._runtime.wake()
 
     def refuse_in_listener(self, call: str) -> None:
-        if self._teller is not None and self._teller == _caller():
+        if self._callback_caller is not None and self._callback_caller == _caller():
             raise StateError(f"{call}: not from within a listener, which is called in the middle of it")
 
     # Leaving

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 from semel.client.machine.group.reassignment import Callback, Change
 from semel.types import TopicPartition
 
-Told: TypeAlias = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
+ListenerMethod: TypeAlias = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
 
 
 class RebalanceListener(Protocol):
@@ -31,7 +31,7 @@ class RebalanceListener(Protocol):
         """
 
 
-def told(listener: object | None, callback: Callback) -> Any:
+def call_listener(listener: object | None, callback: Callback) -> Any:
     """Call the listener's method for a callback, and return its result, which may have to be awaited."""
     names = {
         Change.ASSIGNED: ("on_partitions_assigned",),
@@ -39,7 +39,7 @@ def told(listener: object | None, callback: Callback) -> Any:
         Change.LOST: ("on_partitions_lost", "on_partitions_revoked"),
     }[callback.change]
     for name in names:
-        method: Told | None = getattr(listener, name, None)
+        method: ListenerMethod | None = getattr(listener, name, None)
         if method is not None:
             return method(list(callback.partitions))
     return None

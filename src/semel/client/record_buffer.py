@@ -43,7 +43,7 @@ class RecordBuffer:
     def take(self, max_records: int | None = None) -> list[ConsumerRecord[Any, Any]]:
         """Return the next records; none if a callback has to run first."""
         with self._guard:
-            is_news = self._group_session.visit()
+            is_news = self._group_session.polled()
             records: list[ConsumerRecord[Any, Any]] = self._machine.take(
                 self._max_poll_records if max_records is None else max_records
             )
@@ -60,11 +60,11 @@ class RecordBuffer:
         The position moves with every single record.
         """
         driver = self._runtime.driver
-        if driver is None or self._runtime.is_closed or self._group_session.is_telling:
+        if driver is None or self._runtime.is_closed or self._group_session.is_in_callback:
             return None
         driver.check_process()
         with self._guard:
-            is_news = self._group_session.visit()
+            is_news = self._group_session.polled()
             record: ConsumerRecord[Any, Any] | None = self._machine.take_decoded()
             if record is not None and self._deserializers.exist:
                 (record,) = self._deserializers.applied([record], self._machine.put_back)
@@ -76,7 +76,7 @@ class RecordBuffer:
         """Return the next records as a table."""
         tables = arrow_module("tables", "poll_arrow")
         with self._guard:
-            is_news = self._group_session.visit()
+            is_news = self._group_session.polled()
             taken = self._machine.take_rows(INT32_MAX if max_records is None else max_records, tables.decode_rows)
         if is_news:
             self._runtime.wake()

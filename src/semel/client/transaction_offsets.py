@@ -27,10 +27,10 @@ class Consumed(Protocol):
     def rewind(self) -> None: ...
 
     @property
-    def has_lost_work(self) -> bool: ...
+    def has_lost_partitions(self) -> bool: ...
 
     @property
-    def commits_by_itself(self) -> bool: ...
+    def is_auto_commit(self) -> bool: ...
 
     @property
     def deserializes(self) -> bool: ...
@@ -52,7 +52,7 @@ class TransactionOffsets:
     """The part of one transaction in a consumer. Made when the transaction begins."""
 
     def __init__(self, consumer: Consumed) -> None:
-        if consumer.commits_by_itself:
+        if consumer.is_auto_commit:
             raise StateError(
                 "transaction: this consumer commits by itself, also what a transaction aborts; set "
                 "enable_auto_commit=False"
@@ -71,7 +71,7 @@ class TransactionOffsets:
 
     def to_send(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit with the transaction. Raises ``AbortableError`` if it must not be committed."""
-        if self._consumer.has_lost_work:
+        if self._consumer.has_lost_partitions:
             raise AbortableError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
                 f"partitions of group {self.group.group_id!r} were assigned again after this consumer had read them; "

@@ -171,7 +171,7 @@ def commits_without_a_flush(servers: str) -> None:
             consumer.commit()
 
 
-def commits_by_itself(servers: str) -> None:
+def is_auto_commit(servers: str) -> None:
     """enable.auto.commit"""
     with (
         Producer(bootstrap_servers=servers) as producer,

@@ -43,7 +43,7 @@ PLANTED: list[tuple[Function, Scenario, str]] = [
     (planted.commits_after_it_sends, killed(OFFSET_COMMIT, BEFORE), "Too many: b'"),
     (planted.sends_without_acknowledgement, disturbed("a Produce is lost"), "Missing: b'"),
     (planted.commits_without_a_flush, killed(PRODUCE, BEFORE), "Missing: b'"),
-    (planted.commits_by_itself, killed(OFFSET_COMMIT, BEFORE), "Too many: b'"),
+    (planted.is_auto_commit, killed(OFFSET_COMMIT, BEFORE), "Too many: b'"),
     (planted.commits_nothing, STARTED_AGAIN, "Too many: b'"),
     (planted.sends_without_idempotence, disturbed("the answer to the first Produce is lost"), "Too many: b'"),
     (planted.ignores_a_failed_send, PRODUCE_REFUSED, "Missing: b'"),

@@ -18,8 +18,8 @@ class FakeConsumer:
     def __init__(self) -> None:
         self.offset = 5
         self.generation = 1
-        self.has_lost_work = False
-        self.commits_by_itself = False
+        self.has_lost_partitions = False
+        self.is_auto_commit = False
         self.deserializes = False
         self.calls: list[object] = []
 
@@ -56,13 +56,13 @@ def test_a_transaction_that_lost_partitions_on_the_way_must_not_be_committed() -
     """Scenario 54: what was read of them is in the output, and their offsets are another member's now."""
     consumer = FakeConsumer()
     consumed = TransactionOffsets(consumer)
-    consumer.has_lost_work = True
+    consumer.has_lost_partitions = True
     with pytest.raises(AbortableError, match="assigned again"):
         consumed.to_send()
 
 
 def test_a_consumer_that_commits_by_itself_is_refused() -> None:
     consumer = FakeConsumer()
-    consumer.commits_by_itself = True
+    consumer.is_auto_commit = True
     with pytest.raises(StateError, match="enable_auto_commit=False"):
         TransactionOffsets(consumer)

@@ -175,7 +175,7 @@ class ConsumerConfig:
     )
 
     @property
-    def commits_by_itself(self) -> bool:
+    def is_auto_commit(self) -> bool:
         return self.enable_auto_commit and self.group_id is not None
 
     @classmethod

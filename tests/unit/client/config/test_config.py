@@ -47,7 +47,7 @@ def test_the_defaults_of_a_consumer_are_those_of_kafka_4() -> None:
         3_000,
         300_000,
     )
-    assert (config.enable_auto_commit, config.auto_commit_interval_ms, config.commits_by_itself) == (True, 5_000, False)
+    assert (config.enable_auto_commit, config.auto_commit_interval_ms, config.is_auto_commit) == (True, 5_000, False)
     assert config.partition_assignment_strategy == ("range", "cooperative-sticky")
     assert (config.group_protocol, config.group_id, config.group_instance_id) == ("classic", None, None)
 

@@ -50,7 +50,7 @@ class Promise(Generic[T]):
             listener(self)
 
 
-def kept() -> Promise[None]:
+def fulfilled() -> Promise[None]:
     """Return a promise that is already fulfilled."""
     promise: Promise[None] = Promise()
     promise.fulfil(None)

@@ -69,8 +69,8 @@ class ConsumerMachine(ConnectedMachine):
         )
         self._start_offsets = StartOffsets(config, self._positions, self._lookup, self._fetcher.errors, self.group)
         self._topics = ConsumerTopics(self._metadata, self._positions, self._lookup, self.group, self._fetcher.errors)
-        self._tenure_before: object | None = None
-        """The group's ``tenure`` when the first record was returned that is neither committed nor rewound."""
+        self._ownership_version_before: object | None = None
+        """The group's ``ownership_version`` when the first record was returned that is not committed or rewound."""
         self._readable: list[Promise[None]] = []
         self._leaving: Promise[None] | None = None
         self._records_consumed = 0
@@ -133,7 +133,7 @@ class ConsumerMachine(ConnectedMachine):
         if self.group is not None:
             self.group.settled(offsets)
         self._start_offsets.settled(offsets)
-        self._tenure_before = None
+        self._ownership_version_before = None
 
     def committed(self, partitions: Iterable[TopicPartition]) -> Promise[Committed]:
         return self.the_group("committed").committed(partitions)
@@ -145,17 +145,17 @@ class ConsumerMachine(ConnectedMachine):
     def rewind(self) -> None:
         """Go back to what was committed last; the records after it are returned again."""
         self._start_offsets.rewind()
-        self._tenure_before = None
+        self._ownership_version_before = None
 
     @property
-    def has_lost_work(self) -> bool:
+    def has_lost_partitions(self) -> bool:
         """Whether partitions were lost, if only for a time, since records were returned and not committed or rewound.
 
         A partition that came back may have been another member's in between. The returned records may be of such
         partitions, and ``positions`` says nothing about them.
         """
-        before = self._tenure_before
-        return self.group is not None and before is not None and before != self.group.tenure
+        before = self._ownership_version_before
+        return self.group is not None and before is not None and before != self.group.ownership_version
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         self._start_offsets.seek(self._positions[topic_partition], offset)
@@ -290,13 +290,13 @@ class ConsumerMachine(ConnectedMachine):
     # The callbacks of the rebalance listener
 
     def due(self, now_ms: float) -> Callback | None:
-        """Return the callback that is due now. The caller must run it, and then call ``told``."""
+        """Return the callback that is due now. The caller must run it, and then call ``callback_done``."""
         callback = None if self.group is None else self.group.due()
         self._follow_group(now_ms)
         return callback
 
-    def told(self, callback: Callback, now_ms: float) -> None:
-        self.the_group("told").told(callback, now_ms)
+    def callback_done(self, callback: Callback, now_ms: float) -> None:
+        self.the_group("callback_done").callback_done(callback, now_ms)
         self._follow_group(now_ms)
 
     # Inside
@@ -324,14 +324,14 @@ class ConsumerMachine(ConnectedMachine):
         if self.group is None:
             return True
         self.group.raise_error()
-        return not self.group.holds_records
+        return not self.group.is_blocked_by_callback
 
     def _taken(self, count: int) -> None:
         """Count the records that are returned. If there are none, raise the error of a partition, if there is one."""
         if not count and self._fetcher.errors:
             raise self._fetcher.errors.pop(next(iter(self._fetcher.errors)))
-        if count and self._tenure_before is None and self.group is not None:
-            self._tenure_before = self.group.tenure
+        if count and self._ownership_version_before is None and self.group is not None:
+            self._ownership_version_before = self.group.ownership_version
         self._records_consumed += count
 
     def _assign(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
@@ -353,7 +353,7 @@ class ConsumerMachine(ConnectedMachine):
             if group is not None and group.is_callback_due:
                 self._release_readers()
             return
-        is_held = group is not None and group.holds_records
+        is_held = group is not None and group.is_blocked_by_callback
         is_news = self.error is not None or (group is not None and (group.is_callback_due or group.has_error))
         if is_news or (not is_held and (self._fetcher.has_records or self._fetcher.errors)):
             self._release_readers()

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from semel.client.assignors import Assignment, Assignor, RebalanceProtocol, common_protocol
 from semel.client.machine.connection.connections import MEMBERSHIP
-from semel.client.machine.connection.promise import Promise, kept
+from semel.client.machine.connection.promise import Promise, fulfilled
 from semel.client.machine.group.classic_requests import Build, join_request, leave_request, sync_request
 from semel.client.machine.group.heartbeats import Heartbeats
 from semel.client.machine.group.leadership import Leadership
@@ -82,7 +82,7 @@ class ClassicMembership(Membership):
         return self.state is ClassicMemberState.JOINING
 
     @property
-    def tenure(self) -> object:
+    def ownership_version(self) -> object:
         """The generation of this member.
 
         The coordinator of a KIP-848 group may take a member that it has removed, and that joins late, for a new one.
@@ -284,8 +284,8 @@ class ClassicMembership(Membership):
         self._member_id = ""
         # A static member does not leave: its partitions wait for it to come back, until its session times out.
         if not member.member_id or member.group_instance_id is not None:
-            return kept()
-        return self._tell_goodbye(ApiKey.LEAVE_GROUP, leave_request(member, reason), now_ms)
+            return fulfilled()
+        return self._send_leave(ApiKey.LEAVE_GROUP, leave_request(member, reason), now_ms)
 
     # What went wrong
 

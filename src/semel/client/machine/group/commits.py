@@ -109,7 +109,7 @@ class GroupOffsets:
             fetch.promise.fulfil({})
         return fetch.promise
 
-    def forsake(self, partitions: Iterable[TopicPartition]) -> None:
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Commit nothing more for these partitions, which belong to other members now."""
         gone = set(partitions)
         for commit in tuple(self._commits):

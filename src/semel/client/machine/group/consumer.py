@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final
 from uuid import UUID
 
-from semel.client.machine.connection.promise import Promise, kept
+from semel.client.machine.connection.promise import Promise, fulfilled
 from semel.client.machine.group.member_context import MemberContext
 from semel.client.machine.group.membership import Membership
 from semel.client.machine.group.reactions import Reaction, reaction_to
@@ -48,8 +48,8 @@ class ConsumerMemberState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What the last heartbeat reported. The coordinator remembers it, so the next one reports only changes."""
+class _Report:
+    """What a heartbeat reports. The coordinator remembers it, so the next heartbeat reports only changes."""
 
     topics: tuple[str, ...]
     pattern: str | None
@@ -64,14 +64,14 @@ class ConsumerMembership(Membership):
         self._target: Mapping[UUID, tuple[int, ...]] = {}
         self._is_reconciled = True
         self._topic_ids: dict[str, UUID] = {}
-        self._said: _Said | None = None
+        self._reported: _Report | None = None
         """What the coordinator has received; ``None``: the next heartbeat reports everything."""
         self._heartbeat_ms = 0.0
 
     # What the consumer calls
 
     @property
-    def tenure(self) -> object:
+    def ownership_version(self) -> object:
         """Always the same: epochs change while partitions stay, and a member that was removed receives an error."""
         return None
 
@@ -97,9 +97,9 @@ class ConsumerMembership(Membership):
         if self.state is ConsumerMemberState.MEMBER:
             self._reconcile()
         if self.state is not ConsumerMemberState.OUT and self._may_ask(now_ms):
-            said = self._to_say()
-            if now_ms >= self._heartbeat_ms or said != self._said:
-                self._heartbeat(said, now_ms)
+            report = self._report()
+            if now_ms >= self._heartbeat_ms or report != self._reported:
+                self._heartbeat(report, now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float:
         if self.state is ConsumerMemberState.OUT:
@@ -111,34 +111,34 @@ class ConsumerMembership(Membership):
 
     # Heartbeats
 
-    def _to_say(self) -> _Said:
+    def _report(self) -> _Report:
         wanted = self._subscription or TopicSubscription()
         pattern = None if wanted.pattern is None else wanted.pattern.pattern
-        return _Said(tuple(sorted(wanted.topics)), pattern, frozenset(self._reassignment.owned))
+        return _Report(tuple(sorted(wanted.topics)), pattern, frozenset(self._reassignment.owned))
 
-    def _heartbeat(self, saying: _Said, now_ms: float) -> None:
+    def _heartbeat(self, report: _Report, now_ms: float) -> None:
         epoch = JOINING if self._generation_id is None else self._generation_id
-        said = None if epoch == JOINING else self._said
+        reported = None if epoch == JOINING else self._reported
 
         def build(version: int) -> ConsumerGroupHeartbeatRequest:
             request = ConsumerGroupHeartbeatRequest(
                 self._coordinator.group_id, self._member_id, epoch, self._config.group_instance_id
             )
-            if said is None:
+            if reported is None:
                 request.rack_id = self._config.client_rack or None
                 request.rebalance_timeout_ms = self._config.max_poll_interval_ms
                 request.server_assignor = self._config.group_remote_assignor
-            if said is None or said.topics != saying.topics:
-                request.subscribed_topic_names = list(saying.topics)
-            if (None if said is None else said.pattern) != saying.pattern:
-                request.subscribed_topic_regex = saying.pattern or ""
-            if said is None or said.owned != saying.owned:
-                request.topic_partitions = self._by_topic_id(saying.owned)
+            if reported is None or reported.topics != report.topics:
+                request.subscribed_topic_names = list(report.topics)
+            if (None if reported is None else reported.pattern) != report.pattern:
+                request.subscribed_topic_regex = report.pattern or ""
+            if reported is None or reported.owned != report.owned:
+                request.topic_partitions = self._by_topic_id(report.owned)
             return request
 
-        version_min = None if saying.pattern is None else _REGEX_SINCE
+        version_min = None if report.pattern is None else _REGEX_SINCE
         if self._ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, build, self._answered, now_ms, version_min=version_min):
-            self._said = saying
+            self._reported = report
 
     def _answered(self, response: ConsumerGroupHeartbeatResponse, now_ms: float) -> None:
         if response.error_code != ErrorCode.NONE:
@@ -189,12 +189,12 @@ class ConsumerMembership(Membership):
     def _leave(self, reason: str, now_ms: float) -> Promise[None]:
         """Send the heartbeat of a leaving member. The protocol has no field for the reason."""
         if self.state is ConsumerMemberState.OUT:
-            return kept()
+            return fulfilled()
         self._reset()
         instance_id = self._config.group_instance_id
         epoch = LEAVING if instance_id is None else LEAVING_STATIC_MEMBER
         request = ConsumerGroupHeartbeatRequest(self._coordinator.group_id, self._member_id, epoch, instance_id)
-        return self._tell_goodbye(ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda version: request, now_ms)
+        return self._send_leave(ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda version: request, now_ms)
 
     # What went wrong
 
@@ -214,12 +214,12 @@ class ConsumerMembership(Membership):
     def _reset(self, reason: str | None = None) -> None:
         super()._reset(reason)
         self.state = ConsumerMemberState.OUT
-        self._target, self._is_reconciled, self._said = {}, True, None
+        self._target, self._is_reconciled, self._reported = {}, True, None
         self._heartbeat_ms = 0.0
 
     def _later(self, now_ms: float) -> None:
         super()._later(now_ms)
-        self._said = None  # The last heartbeat may have arrived or not.
+        self._reported = None  # The last heartbeat may have arrived or not.
         self._heartbeat_ms = 0.0
 
 

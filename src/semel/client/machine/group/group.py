@@ -1,8 +1,8 @@
 """A consumer's group, put together: the membership, the offsets, and automatic commits.
 
-Records that were returned count as processed when the application asks for more. So ``attend`` and ``visit`` commit
-their offsets, if it is time, before more records are returned. A commit at any other time could cover records that are
-still being processed.
+Records that were returned count as processed when the application asks for more. So ``poll_began`` and ``polled``
+commit their offsets, if it is time, before more records are returned. A commit at any other time could cover records
+that are still being processed.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ class Group:
         """Revoke all partitions, as for a rebalance, and then leave. The caller must serve ``due`` meanwhile."""
         promise: Promise[None] = Promise()
 
-        def depart(at_ms: float) -> None:
+        def leave_group(at_ms: float) -> None:
             self._membership.leave(reason, at_ms).then(lambda left: promise.fulfil(None))
 
         self._reassignment.cancel()
         if self._reassignment.owned:
-            self._reassignment.give_up(self._reassignment.owned, done=depart)
+            self._reassignment.give_up(self._reassignment.owned, done=leave_group)
         elif self._membership.is_subscribed:
-            depart(now_ms)
+            leave_group(now_ms)
         else:
             committing = self.commit_all(now_ms)
             if committing is None:
@@ -113,9 +113,9 @@ class Group:
         return self._membership.metadata()
 
     @property
-    def tenure(self) -> object:
+    def ownership_version(self) -> object:
         """A value that stays equal as long as no other member has had this member's partitions."""
-        return self._reassignment.withdrawals, self._membership.tenure
+        return self._reassignment.withdrawals, self._membership.ownership_version
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ class Group:
 
     def commit_all(self, now_ms: float) -> Promise[None] | None:
         """Commit all changed positions, if the consumer commits automatically. Returns ``None`` if nothing is sent."""
-        if not self._config.commits_by_itself:
+        if not self._config.is_auto_commit:
             return None
         self._auto_commit_ms = now_ms + self._config.auto_commit_interval_ms
         news = self.unsettled()
@@ -166,32 +166,32 @@ class Group:
             return None
         promise = self.commit(news, now_ms)
 
-        def told(settled: Promise[None]) -> None:
+        def note_outcome(settled: Promise[None]) -> None:
             if settled.error is None:
                 self.settled(news)
             else:
                 log.warning("offsets were not committed: %s", settled.error)
 
-        promise.then(told)
+        promise.then(note_outcome)
         return promise
 
     # The application's polls
 
-    def visit(self, now_ms: float) -> bool:
+    def polled(self, now_ms: float) -> bool:
         """The application polls without waiting. Returns whether the driver must poll the machine because of it."""
-        self._poll_liveness.visited(now_ms)
-        return self._attend(now_ms)
+        self._poll_liveness.polled(now_ms)
+        return self._on_poll(now_ms)
 
-    def attend(self, now_ms: float) -> None:
+    def poll_began(self, now_ms: float) -> None:
         """The application begins to wait for records in ``poll``."""
-        self._poll_liveness.came()
-        self._attend(now_ms)
+        self._poll_liveness.poll_began()
+        self._on_poll(now_ms)
 
-    def depart(self, now_ms: float) -> None:
+    def poll_ended(self, now_ms: float) -> None:
         """The application no longer waits in ``poll``."""
-        self._poll_liveness.left(now_ms)
+        self._poll_liveness.poll_ended(now_ms)
 
-    def _attend(self, now_ms: float) -> bool:
+    def _on_poll(self, now_ms: float) -> bool:
         is_busy = self._reassignment.is_busy
         if is_busy:
             self._reassignment.go_on(now_ms, self.commit_all)
@@ -204,7 +204,7 @@ class Group:
     # Callbacks of the rebalance listener
 
     @property
-    def holds_records(self) -> bool:
+    def is_blocked_by_callback(self) -> bool:
         """Whether no records may be returned now, because a callback has to run first."""
         return self._reassignment.is_busy
 
@@ -215,9 +215,9 @@ class Group:
     def due(self) -> Callback | None:
         return self._reassignment.due()
 
-    def told(self, callback: Callback, now_ms: float) -> None:
-        self._poll_liveness.visited(now_ms)
-        self._reassignment.told(callback, now_ms)
+    def callback_done(self, callback: Callback, now_ms: float) -> None:
+        self._poll_liveness.polled(now_ms)
+        self._reassignment.callback_done(callback, now_ms)
 
     # What is read
 
@@ -226,7 +226,7 @@ class Group:
         changes = self._reassignment.take_changes()
         for change in changes:
             if isinstance(change, Withdrawn):
-                self._offsets.forsake(change.partitions)
+                self._offsets.drop(change.partitions)
             if not isinstance(change, Announced):
                 for topic_partition in change.partitions:
                     self._committed.pop(topic_partition, None)
@@ -242,8 +242,8 @@ class Group:
         """Raise the error that keeps this consumer from being a member, if there is one."""
         error, self._error = self._error or self._membership.error, None
         if error is not None:
-            self._membership.told_error()
-            self._poll_liveness.dismissed()
+            self._membership.error_raised()
+            self._poll_liveness.poll_failed()
             raise type(error)(error.code, error.message) from error
 
     def fail(self, error: Exception) -> None:
@@ -257,10 +257,10 @@ class Group:
             self._offsets.fail(error)
         if self._error is not None:
             return  # No request would be answered: the application gets the error, and its next poll tries again.
-        if self._poll_liveness.is_here:
-            self._attend(now_ms)
+        if self._poll_liveness.is_in_poll:
+            self._on_poll(now_ms)
         self._membership.poll(now_ms)
-        if self._poll_liveness.is_here:
+        if self._poll_liveness.is_in_poll:
             self._reassignment.go_on(now_ms, self.commit_all)
 
     def poll_offsets(self, now_ms: float) -> None:
@@ -269,7 +269,7 @@ class Group:
 
     def next_deadline_ms(self, now_ms: float) -> float:
         auto_commit_ms = (
-            self._auto_commit_ms if self._poll_liveness.is_here and self._config.commits_by_itself else NEVER
+            self._auto_commit_ms if self._poll_liveness.is_in_poll and self._config.is_auto_commit else NEVER
         )
         return min(
             auto_commit_ms if auto_commit_ms > now_ms else NEVER,

@@ -35,7 +35,7 @@ class Membership(ABC):
         self._retry = Retry.of(context.config.client, context.random)
         self._subscription: TopicSubscription | None = None
         self.error: KafkaError | None = None
-        """Why this consumer is not a member. The caller raises it in the application, then calls ``told_error``."""
+        """Why this consumer is not a member. The caller raises it in the application, then calls ``error_raised``."""
         self._member_id = ""
         self._generation_id: int | None = None
         """The generation, or member epoch; ``None`` while this consumer is not a member."""
@@ -68,7 +68,7 @@ class Membership(ABC):
 
     @property
     @abstractmethod
-    def tenure(self) -> object:
+    def ownership_version(self) -> object:
         """A value that changes whenever another member may have had the partitions without this member's knowledge."""
 
     @property
@@ -110,7 +110,7 @@ class Membership(ABC):
             case _:
                 pass
 
-    def told_error(self) -> None:
+    def error_raised(self) -> None:
         """Note that the application got the error. Unless this member is fenced for good, the next poll tries again."""
         if self.error is not None and self.error.code is not ErrorCode.FENCED_INSTANCE_ID:
             self.error = None
@@ -154,7 +154,7 @@ class Membership(ABC):
         self._leave("the application did not poll for max.poll.interval.ms", now_ms)
         self._reassignment.lose()
 
-    def _tell_goodbye(self, api_key: ApiKey, build: Callable[[int], object], now_ms: float) -> Promise[None]:
+    def _send_leave(self, api_key: ApiKey, build: Callable[[int], object], now_ms: float) -> Promise[None]:
         promise: Promise[None] = Promise()
         call = Call(
             api_key,

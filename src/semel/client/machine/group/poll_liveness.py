@@ -15,26 +15,26 @@ class PollLiveness:
     def __init__(self, max_poll_interval_ms: int) -> None:
         self._interval_ms = max_poll_interval_ms
         self._deadline_ms: float | None = None
-        self.is_here = False
+        self.is_in_poll = False
         """Whether the application is inside ``poll`` now: then it is not processing any returned record."""
 
-    def came(self) -> None:
-        self.is_here = True
+    def poll_began(self) -> None:
+        self.is_in_poll = True
         self._deadline_ms = NEVER
 
-    def left(self, now_ms: float) -> None:
+    def poll_ended(self, now_ms: float) -> None:
         """The application has left ``poll``, with records to process or a callback to run."""
-        self.is_here = False
+        self.is_in_poll = False
         self._deadline_ms = now_ms + self._interval_ms
 
-    def visited(self, now_ms: float) -> None:
+    def polled(self, now_ms: float) -> None:
         """The application has polled without waiting."""
-        if not self.is_here:
+        if not self.is_in_poll:
             self._deadline_ms = now_ms + self._interval_ms
 
-    def dismissed(self) -> None:
+    def poll_failed(self) -> None:
         """The application got an error instead of records. It counts as absent until it polls again."""
-        self.is_here = False
+        self.is_in_poll = False
         self._deadline_ms = None
 
     def is_alive(self, now_ms: float) -> bool:

@@ -149,7 +149,8 @@ class Reassignment:
         return bool(self._steps) and self._steps[0].is_due
 
     def due(self) -> Callback | None:
-        """Return the callback that is due, before anything else happens. The caller must run it, then call ``told``.
+        """Return the callback that is due, before anything else happens. The caller must run it, then call
+        ``callback_done``.
 
         Only here do partitions become this member's. Otherwise the application could ask for the position of a
         partition before its callback, and this mistake would rarely be noticed.
@@ -163,7 +164,7 @@ class Reassignment:
             self._changes.append(Assigned(step.callback.partitions))
         return step.callback
 
-    def told(self, callback: Callback, now_ms: float) -> None:
+    def callback_done(self, callback: Callback, now_ms: float) -> None:
         """Finish a step whose callback has run. A step that was cancelled meanwhile is ignored."""
         if not self._steps or self._steps[0].callback is not callback:
             return

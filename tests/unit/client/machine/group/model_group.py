@@ -258,24 +258,24 @@ class Member:
         assert group is not None
         end_ms = self.bench.now_ms + ms
         while True:
-            group.visit(self.bench.now_ms)
+            group.polled(self.bench.now_ms)
             records = machine.take(count)
             callback = None if records else machine.due(self.bench.now_ms)
             if callback is not None:
                 self.events.append((callback.change.value, [index for _, index in callback.partitions]))
                 self.on_callback(callback)
-                machine.told(callback, self.bench.now_ms)
+                machine.callback_done(callback, self.bench.now_ms)
                 self.bench.turn()
             elif records or self.bench.now_ms >= end_ms:
                 self.bench.turn()
                 return [(record.partition, record.offset) for record in records]
             else:
-                group.attend(self.bench.now_ms)
+                group.poll_began(self.bench.now_ms)
                 readable = machine.readable()
                 self.bench.turn()
                 while not readable.settled and self.bench.now_ms < end_ms:
                     self.bench.advance(min(50, end_ms - self.bench.now_ms))
-                group.depart(self.bench.now_ms)
+                group.poll_ended(self.bench.now_ms)
 
     def serve(self, promise: Promise[None], ms: float = 1_000) -> None:
         """What ``close`` and ``unsubscribe`` do after ``leave``."""
@@ -283,12 +283,12 @@ class Member:
         assert group is not None
         end_ms = self.bench.now_ms + ms
         while not promise.settled and self.bench.now_ms < end_ms:
-            group.attend(self.bench.now_ms)
+            group.poll_began(self.bench.now_ms)
             self.bench.advance(10)
             callback = machine.due(self.bench.now_ms)
             if callback is not None:
                 self.events.append((callback.change.value, [index for _, index in callback.partitions]))
-                machine.told(callback, self.bench.now_ms)
+                machine.callback_done(callback, self.bench.now_ms)
             self.bench.turn()
 
     def away(self, ms: float) -> None:

@@ -58,7 +58,7 @@ def test_a_partition_is_assigned_when_the_application_is_told_of_it_and_not_befo
     group = member.machine.group
     assert group is not None
     while not group.is_callback_due:
-        group.attend(member.bench.now_ms)
+        group.poll_began(member.bench.now_ms)
         member.bench.advance(10)
     assert member.machine.assignment == []
     member.poll()
@@ -638,17 +638,17 @@ def test_work_is_lost_when_partitions_go_after_records_were_read_and_before_they
     member.fill(0, 3)
     member.subscribe("orders")
     assert member.poll(count=1) == [(0, 0)]
-    assert not member.machine.has_lost_work
+    assert not member.machine.has_lost_partitions
     rebalance(member)
     member.poll(count=1)
-    assert member.machine.has_lost_work, "even though the partition came back"
+    assert member.machine.has_lost_partitions, "even though the partition came back"
     member.machine.rewind()
-    assert not member.machine.has_lost_work
+    assert not member.machine.has_lost_partitions
     assert member.poll(count=1) == [(0, 0)]
     member.commit()
     rebalance(member)
     member.poll(count=1)
-    assert not member.machine.has_lost_work, "there was nothing to lose"
+    assert not member.machine.has_lost_partitions, "there was nothing to lose"
 
 
 def test_work_is_lost_in_another_generation_even_if_no_partition_goes() -> None:
@@ -660,9 +660,9 @@ def test_work_is_lost_in_another_generation_even_if_no_partition_goes() -> None:
     rebalance(member)
     member.away(1_000)
     assert [change for change, _ in member.events] == ["assigned"]
-    assert member.machine.has_lost_work
+    assert member.machine.has_lost_partitions
     member.machine.rewind()
-    assert not member.machine.has_lost_work
+    assert not member.machine.has_lost_partitions
     assert member.poll(count=1) == [(0, 3)]
 
 
@@ -670,10 +670,10 @@ def test_work_is_lost_with_the_membership() -> None:
     member = joined(enable_auto_commit=False)
     while member.poll():
         pass
-    assert not member.machine.has_lost_work
+    assert not member.machine.has_lost_partitions
     member.group.refuse_with[ApiKey.HEARTBEAT] = [ErrorCode.ILLEGAL_GENERATION]
     member.away(4_000)
-    assert member.machine.has_lost_work
+    assert member.machine.has_lost_partitions
 
 
 def test_nothing_is_asked_about_partitions_that_the_application_does_not_know_of() -> None:

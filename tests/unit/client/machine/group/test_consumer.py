@@ -200,7 +200,7 @@ def test_no_work_is_lost_when_an_epoch_moves_on_and_partitions_stay() -> None:
     member.away(6_000)
     assert member.machine.group is not None
     assert member.machine.group.metadata().generation_id == 5
-    assert not member.machine.has_lost_work
+    assert not member.machine.has_lost_partitions
 
 
 def test_a_zombie_cannot_commit() -> None:

@@ -56,7 +56,7 @@ def test_partitions_are_assigned_when_the_listener_is_about_to_be_told_and_annou
     callback = reassignment.due()
     assert callback is not None
     assert reassignment.take_changes() == [Assigned((FIRST, SECOND))]
-    reassignment.told(callback, 0.0)
+    reassignment.callback_done(callback, 0.0)
     assert reassignment.take_changes() == [Announced((FIRST, SECOND))]
     assert reassignment.take_changes() == [], "each change is told once"
 
@@ -69,7 +69,7 @@ def test_partitions_that_are_given_up_are_withdrawn_after_the_listener_was_told_
     callback = reassignment.due()
     assert callback is not None
     assert (callback.change, reassignment.take_changes()) == (Change.REVOKED, [])
-    reassignment.told(callback, 0.0)
+    reassignment.callback_done(callback, 0.0)
     assert reassignment.take_changes() == [Withdrawn((FIRST,))]
     assert heard == [(SECOND,)]
 
@@ -80,7 +80,7 @@ def test_partitions_that_are_lost_are_withdrawn_at_once() -> None:
     assert reassignment.take_changes() == [Withdrawn((FIRST, SECOND))]
     callback = reassignment.due()
     assert callback is not None
-    reassignment.told(callback, 0.0)
+    reassignment.callback_done(callback, 0.0)
     assert (callback.change, reassignment.take_changes()) == (Change.LOST, [])
 
 
@@ -90,6 +90,6 @@ def owning(*partitions: TopicPartition) -> Reassignment:
     reassignment.go_on(0.0, no_commit)
     callback = reassignment.due()
     assert callback is not None
-    reassignment.told(callback, 0.0)
+    reassignment.callback_done(callback, 0.0)
     reassignment.take_changes()
     return reassignment
