@@ -10,7 +10,7 @@ import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
-from semel.blocking.docs import with_words_of
+from semel.blocking.docs import copy_docstrings
 from semel.client.admin import acls as async_acls
 from semel.client.admin import cluster as async_cluster
 from semel.client.admin import configs as async_configs
@@ -389,4 +389,4 @@ for _blocking, _asynchronous in (
     (Quotas, async_quotas.Quotas),
     (Users, async_users.Users),
 ):
-    with_words_of(_blocking, _asynchronous)
+    copy_docstrings(_blocking, _asynchronous)

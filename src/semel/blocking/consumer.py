@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Self, Unpack
 
-from semel.blocking.docs import with_words_of
+from semel.blocking.docs import copy_docstrings
 from semel.client.assignors import Assignor
 from semel.client.consumer import Consumer as AsyncConsumer
 from semel.client.consumer_session import CLOSE_TIMEOUT_MS, ConsumerSession
@@ -265,4 +265,4 @@ def _expires_ms(timeout_ms: float | None) -> float:
     return NEVER if timeout_ms is None else time.monotonic() * 1000 + timeout_ms
 
 
-with_words_of(Consumer, AsyncConsumer)
+copy_docstrings(Consumer, AsyncConsumer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def with_words_of(blocking: type, asynchronous: type) -> None:
+def copy_docstrings(blocking: type, asynchronous: type) -> None:
     """Copy docstrings of a class and its public calls from its asyncio counterpart, where it has none itself."""
     if blocking.__doc__ is None:
         blocking.__doc__ = asynchronous.__doc__

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
-from semel.blocking.docs import with_words_of
+from semel.blocking.docs import copy_docstrings
 from semel.client.arguments import HeadersLike
 from semel.client.dead_letters import Processing, Raised
 from semel.client.drivers.loop_thread import LoopThread
@@ -260,4 +260,4 @@ def send_batch(
     return future
 
 
-with_words_of(Producer, AsyncProducer)
+copy_docstrings(Producer, AsyncProducer)

@@ -34,7 +34,7 @@ from semel.client.security.tls import network_for
 from semel.client.send_queue import SendQueue
 from semel.client.tracing import spans_of
 from semel.client.transaction_offsets import AnyConsumer, TransactionOffsets, session_of
-from semel.client.unseen_failures import UnseenFailures, overlook
+from semel.client.unseen_failures import UnseenFailures, mark_seen
 from semel.client.values import ConsumerRecord, ProducerIdentity, ProducerRecord, ProducerSnapshot
 from semel.clock import Clock, SystemClock
 from semel.errors import AbortableError, ClientFailed, ErrorCode, SemelError, StateError, TimedOut
@@ -375,7 +375,7 @@ class ProducerSession:
         Those that are being settled now are among them, because how far that went is not known.
         """
         with self._guard:
-            unsettled = self.machine.break_off(self.runtime.closed_error("send"))
+            unsettled = self.machine.stop_after_failure(self.runtime.closed_error("send"))
         unsettled += [delivery for settlement in self._settling for delivery in settlement.deliveries]
         self._settling.clear()
         give_up(unsettled, failure)
@@ -385,7 +385,7 @@ class ProducerSession:
 
     def _have_failed(self, deliveries: list[Delivery], error: Exception) -> None:
         if self.is_transactional:
-            overlook(deliveries)  # ``commit`` cannot succeed, and raises the error.
+            mark_seen(deliveries)  # ``commit`` cannot succeed, and raises the error.
         else:
             self._failures.add(deliveries, error)
 

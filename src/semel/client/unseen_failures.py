@@ -60,7 +60,7 @@ class UnseenFailures:
             else:
                 self._others += 1
                 self._first_of_others = self._first_of_others or error
-                overlook([future])
+                mark_seen([future])
 
     def take(self) -> Exception | None:
         """Return the error to raise for failures that were not looked at by now. It is returned once."""
@@ -72,7 +72,7 @@ class UnseenFailures:
         return None if first is None else _told(first, count)
 
 
-def overlook(deliveries: Iterable[Any]) -> None:
+def mark_seen(deliveries: Iterable[Any]) -> None:
     """Mark futures as looked at, so that asyncio does not complain about each of them."""
     for delivery in deliveries:
         future = _future_of(delivery)

@@ -78,7 +78,7 @@ class _Block(NamedTuple):
     payload: Buffer
 
 
-class _Odd(Exception):
+class _NeedsSlowPath(Exception):
     """Raised for bytes that the fast way does not understand. ``iterate_records`` then says whether they are wrong."""
 
 
@@ -95,7 +95,7 @@ def _payload(buffer: Buffer, position: int, header: BatchHeader) -> Buffer:
 def _decode(buffer: Buffer, blocks: list[_Block], include_headers: bool) -> pa.RecordBatch:
     try:
         return _Chunk(buffer, blocks).rows(include_headers)
-    except _Odd:
+    except _NeedsSlowPath:
         records = [
             (record, block.header.attributes & TIMESTAMP_TYPE_BIT != 0)
             for block in blocks
@@ -178,7 +178,7 @@ class _Chunk:
         starts, ends = _candidates(self._data, self._size)
         nowhere = len(starts)
         if not nowhere or starts[0] != 0:
-            raise _Odd
+            raise _NeedsSlowPath
         found = np.searchsorted(starts, ends)
         found[found == nowhere] = 0
         successor = np.append(np.where(starts[found] == ends, found, nowhere), nowhere)
@@ -284,10 +284,10 @@ def _walk(data: Bytes, count: int) -> Int64s | None:
                 length += (byte - 1) << (7 * (behind - position))
                 behind += 1
         except IndexError:
-            raise _Odd from None
+            raise _NeedsSlowPath from None
         after = behind + (length >> 1)
         if byte >= 0x80 or length & 1 or after > size:
-            raise _Odd
+            raise _NeedsSlowPath
         stride = after - position
         if stride != stride_before:
             stride_before, alike = stride, 0
@@ -304,7 +304,7 @@ def _walk(data: Bytes, count: int) -> Int64s | None:
         position = after
         count -= 1
     if position != size:
-        raise _Odd
+        raise _NeedsSlowPath
     return np.concatenate([*found, np.array([*singles, size], dtype=np.int64)])
 
 
@@ -354,7 +354,7 @@ def _candidates(data: Bytes, size: int) -> tuple[Int64s, Int64s]:
 
 def _require(conditions: npt.NDArray[np.bool_]) -> None:
     if not conditions.all():
-        raise _Odd
+        raise _NeedsSlowPath
 
 
 def _text(names: pa.BinaryArray) -> pa.StringArray:

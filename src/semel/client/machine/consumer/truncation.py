@@ -144,9 +144,9 @@ class TruncationCheck:
         if answer.end_offset >= asked.fetch_offset:
             position.checked_epoch = asked.leader_epoch
             return True
-        return self._parted(asked, answer.leader_epoch, answer.end_offset)
+        return self._diverged(asked, answer.leader_epoch, answer.end_offset)
 
-    def _parted(self, asked: _Asked, leader_epoch: int, end_offset: int) -> bool:
+    def _diverged(self, asked: _Asked, leader_epoch: int, end_offset: int) -> bool:
         position = asked.position
         assert position.offset is not None
         if end_offset >= position.offset:

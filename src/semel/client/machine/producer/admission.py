@@ -257,7 +257,7 @@ class Admission:
 
     def poll(self, now_ms: float) -> None:
         self._look_at_metadata(now_ms)
-        self._leave_room(now_ms)
+        self._place_waiting(now_ms)
         if self._room.topics:
             # A record that left the queue may need a topic that has not been asked for yet.
             self._metadata.poll(now_ms)
@@ -265,13 +265,13 @@ class Admission:
     def poll_again(self, now_ms: float) -> None:
         """Use the room that was made by sending or failing batches. The rest of a bulk is left for the next poll."""
         if self._room.has_line and not self._room.begins_with_bulk:
-            self._leave_room(now_ms)
+            self._place_waiting(now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        return now_ms if self._may_pour else self._room.next_deadline_ms()
+        return now_ms if self._may_place_bulk else self._room.next_deadline_ms()
 
     @property
-    def _may_pour(self) -> bool:
+    def _may_place_bulk(self) -> bool:
         """Whether there is room for more of a bulk.
 
         It waits for the next poll, so that this one's requests leave first.
@@ -298,7 +298,7 @@ class Admission:
                 if promise is not None:
                     promise.fulfil(view)
 
-    def _leave_room(self, now_ms: float) -> None:
+    def _place_waiting(self, now_ms: float) -> None:
         for record, waited_for in self._room.take_expired(now_ms):
             self._refuse(record, self._waited_too_long(record, waited_for))
         while self._room.has_line and self.used_bytes < self.buffer_memory:
@@ -333,7 +333,7 @@ class Admission:
     def _place(self, record: Waiting, now_ms: float) -> None:
         self._metadata.want(record.topic, now_ms)
         if isinstance(record, WaitingBulk):
-            self._pour(record, now_ms)
+            self._place_bulk(record, now_ms)
             return
         queue = None
         try:
@@ -357,7 +357,7 @@ class Admission:
                 batch.flushes.append(flush)
         self._room.unplaced.pop(record, None)
 
-    def _pour(self, waiting: WaitingBulk, now_ms: float) -> None:
+    def _place_bulk(self, waiting: WaitingBulk, now_ms: float) -> None:
         """Put the next piece of a bulk into its partitions' queues."""
         try:
             if not waiting.is_spread:

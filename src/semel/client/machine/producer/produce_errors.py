@@ -84,7 +84,7 @@ class Verdict(Enum):
     RETRY = auto()
     WAIT_FOR_PREDECESSOR = auto()
     """The batch came too early: send it again once those before it are settled."""
-    NUMBER_ANEW = auto()
+    RENUMBER = auto()
     """The batch is in no log, and its numbers cannot be used any more: send it under a new epoch."""
     SPLIT = auto()
     FAIL = auto()
@@ -114,7 +114,7 @@ def verdict_on(
         if not is_first:
             return Verdict.WAIT_FOR_PREDECESSOR
         # Within a transaction no batch gets new numbers: the transaction has failed, and the next one begins at 0.
-        return Verdict.FAIL if is_transactional or is_in_doubt else Verdict.NUMBER_ANEW
+        return Verdict.FAIL if is_transactional or is_in_doubt else Verdict.RENUMBER
     if family_of(code) is Family.RETRIABLE and may_retry:
         return Verdict.RETRY
     return Verdict.FAIL

@@ -163,7 +163,7 @@ class ProducerMachine(ConnectedMachine):
             self.transaction.fatal(FatalError(closed.code, "the producer is closed"))
         self._connections.close("the producer was closed", now_ms)
 
-    def break_off(self, error: StateError) -> list[Delivery]:
+    def stop_after_failure(self, error: StateError) -> list[Delivery]:
         """Stop after an unexpected exception in this machine. Returns the deliveries of all unsettled records.
 
         They are kept apart from the queues of batches, so that none is missed, whatever state those queues are in.

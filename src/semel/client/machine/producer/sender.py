@@ -241,7 +241,7 @@ class Sender:
                 batch.retry_ms = now_ms + backoff.delay_ms(batch.attempts)
             case Verdict.WAIT_FOR_PREDECESSOR:
                 batch.retry_ms = now_ms
-            case Verdict.NUMBER_ANEW:
+            case Verdict.RENUMBER:
                 queue.sequences.unresolved = f"a batch was refused with {named(answer.code).name}"
                 queue.give_back(batch)
             case Verdict.SPLIT:
