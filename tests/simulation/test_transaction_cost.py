@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from semel.coordinator.transaction.records import AtRest, encode
+from semel.coordinator.transaction.records import EncodedIdleTransaction, encode
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.coordinator.transaction.transitions import created
 from semel.testing.simulation import Simulation, run
@@ -53,7 +53,7 @@ def know(shard: TransactionShard, ids: int) -> None:
         transaction = created(f"id-{number}", producer_id=10_000 + number, timeout_ms=60_000, now_ms=0)
         _, value = encode(transaction)
         assert value is not None
-        shard.replay(AtRest(transaction.transactional_id, value))
+        shard.replay(EncodedIdleTransaction(transaction.transactional_id, value))
 
 
 async def lines_for_a_transaction(simulation: Simulation, *, ids: int, earlier: int, flush: str) -> int:

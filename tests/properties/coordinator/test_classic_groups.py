@@ -160,7 +160,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             group = self._group()
             for member_id in before.members:
                 heard_ms = self.heard_ms.get(member_id)
-                if heard_ms is not None and self.bench.now_ms - heard_ms < SESSION_MS and not before.owing_sync:
+                if heard_ms is not None and self.bench.now_ms - heard_ms < SESSION_MS and not before.awaiting_sync:
                     assert group is not None
                     assert member_id in group.members, "it was heard within its session and is out"
 
@@ -222,7 +222,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         assert (not group.members) <= (group.state in (ClassicState.EMPTY, ClassicState.PREPARING_REBALANCE))
         assert (group.state is ClassicState.EMPTY) <= (not group.members)
         assert (group.leader in group.members) if group.members else (group.leader is None)
-        assert group.owing_sync <= set(group.members)
+        assert group.awaiting_sync <= set(group.members)
         assert not group.pending_ids & set(group.members)
         if group.state is not ClassicState.COMPLETING_REBALANCE:
             assert all(member.syncing is None for member in group.members.values())
@@ -242,7 +242,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
                 self._behave(member)
             self.bench.pass_ms(5000)
         group = self._group()
-        assert group is None or not group.members or (group.state is ClassicState.STABLE and not group.owing_sync)
+        assert group is None or not group.members or (group.state is ClassicState.STABLE and not group.awaiting_sync)
         self.bench.pass_ms(30 * 60_000)
         group = self._group()
         assert group is None or group.state is ClassicState.EMPTY
@@ -254,7 +254,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             return
         if group.state is ClassicState.PREPARING_REBALANCE:
             self.bench.join(member.member_id, instance_id=member.instance_id, protocols=member.protocols)
-        elif member.member_id in group.owing_sync:
+        elif member.member_id in group.awaiting_sync:
             self.bench.sync(member.member_id, group.generation, instance_id=member.instance_id)
         else:
             self.bench.heartbeat(member.member_id, group.generation, instance_id=member.instance_id)

@@ -16,7 +16,7 @@ from semel.coordinator.group.consumer import records as consumer_records
 from semel.coordinator.group.consumer.records import AssignedPartition, MemberState
 from semel.coordinator.group.formats import Kind
 from semel.coordinator.transaction import records as transaction_records
-from semel.coordinator.transaction.records import AtRest, Tombstone, Transaction
+from semel.coordinator.transaction.records import EncodedIdleTransaction, Tombstone, Transaction
 from semel.coordinator.transaction.states import ENDED, IDLE, TxnState
 from semel.types import TopicPartition
 from tools.fuzz.target import Target
@@ -72,7 +72,7 @@ def _check_transaction(data: bytes) -> None:
     key, value = _unpacked(data)
     record = transaction_records.decode(key, value)
     to_load = transaction_records.decode_to_load(key, value)
-    if isinstance(to_load, AtRest):
+    if isinstance(to_load, EncodedIdleTransaction):
         to_load = to_load.transaction()
     assert to_load == record, f"a start reads {to_load}, otherwise it is {record}"
     if record is None:

@@ -69,7 +69,7 @@ class Upgrade:
         self.tombstone = GroupTombstone(group.group_id)
         self.draft = Draft(ConsumerGroup(group.group_id))
         self.changes: tuple[Change, ...] = tuple(_cancelled(group))
-        self.answers: tuple[Answer, ...] = tuple(_sent_away(group))
+        self.answers: tuple[Answer, ...] = tuple(_answers_to_deferred(group))
         # Written for an empty group too, so that the epochs continue after the generations: a former member that still
         # uses an old generation must be refused, and its number must not be used again.
         self.draft.write(GroupEpoch(group.group_id, group.generation))
@@ -149,7 +149,7 @@ def downgrade(group: ConsumerGroup, topics: TopicsView, moment: Moment) -> Group
     for member in members:
         draft.cancel(Deadline.REBALANCE, member.member_id)
         draft.cancel(Deadline.SYNC, member.member_id)
-        draft.heard(member)
+        draft.restart_session(member)
     prepare(draft, initial_delay_ms=0)
     return draft.decision(None)
 
@@ -228,7 +228,7 @@ def _cancelled(group: ClassicGroup) -> Iterator[Change]:
         yield deadlines.cancelled(group.group_id, Deadline.SESSION, member_id)
 
 
-def _sent_away(group: ClassicGroup) -> Iterator[Answer]:
+def _answers_to_deferred(group: ClassicGroup) -> Iterator[Answer]:
     for member in group.members.values():
         if member.joining is not None:
             yield Answer(member.joining, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))

@@ -113,7 +113,7 @@ class GroupShard:
         member_id = request.committer.member_id
         if not decision.records or not member_id:
             return decision
-        return decision._replace(changes=self.classic.heard(request.group_id, member_id, moment))
+        return decision._replace(changes=self.classic.session_restarted(request.group_id, member_id, moment))
 
     def time_out(self, moment: Moment) -> Iterator[GroupDecision[None]]:
         """Decide what follows from the deadlines of sessions and rebalances that have passed.

@@ -151,7 +151,7 @@ class Automaton:
         self._last = last
         """The positions after which the text may end, as bits."""
         self._first = first
-        self._met: dict[int, _Here] = {}
+        self._known_states: dict[int, _Here] = {}
         self._taking: dict[str, int] = {}
         """For each character that occurred, the positions that accept it, as bits."""
         self._moves = 0
@@ -173,7 +173,7 @@ class Automaton:
 
     def forget(self) -> None:
         """Clear what is cached from the texts so far."""
-        self._met.clear()
+        self._known_states.clear()
         self._taking.clear()
         self._first.moves.clear()
         self._moves = 0
@@ -189,9 +189,9 @@ class Automaton:
             self.forget()
         if not positions:
             return None
-        moved = self._met.get(positions)
+        moved = self._known_states.get(positions)
         if moved is None:
-            if len(self._met) >= SETS_REMEMBERED_MAX:
+            if len(self._known_states) >= SETS_REMEMBERED_MAX:
                 self.forget()
             onward, rest = 0, positions
             while rest:
@@ -199,7 +199,7 @@ class Automaton:
                 onward |= self._onward[position]
                 rest ^= 1 << position
                 self.work += 1
-            moved = self._met[positions] = _Here(onward, bool(positions & self._last))
+            moved = self._known_states[positions] = _Here(onward, bool(positions & self._last))
         return moved
 
     def _take(self, char: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from semel.coordinator.transaction.records import AtRest, Transaction
+from semel.coordinator.transaction.records import EncodedIdleTransaction, Transaction
 from semel.types import INT64_MAX
 
 # The place of the producer id in the value of a record: after the version.
@@ -29,7 +29,7 @@ class KnownTransactions:
 
     def get(self, transactional_id: str) -> Transaction | None:
         known = self._known.get(transactional_id)
-        return AtRest(transactional_id, known).transaction() if isinstance(known, bytes) else known
+        return EncodedIdleTransaction(transactional_id, known).transaction() if isinstance(known, bytes) else known
 
     def values(self) -> Iterator[Transaction]:
         return map(self.__getitem__, self._known)
@@ -44,9 +44,9 @@ class KnownTransactions:
             elif known.producer_id in producer_ids:
                 yield known
 
-    def put(self, record: Transaction | AtRest) -> None:
+    def put(self, record: Transaction | EncodedIdleTransaction) -> None:
         """Set the state of the record's transactional id."""
-        self._known[record.transactional_id] = record.value if isinstance(record, AtRest) else record
+        self._known[record.transactional_id] = record.value if isinstance(record, EncodedIdleTransaction) else record
 
     def pop(self, transactional_id: str) -> None:
         """Remove the transactional id, if it is known."""

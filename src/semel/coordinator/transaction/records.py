@@ -57,7 +57,7 @@ _IDLE_V2: Final = Struct(">hqhibBqq3sq2sh")
 
 # The bytes of such a value in an idle state: version, producer id and epoch, timeout, state, no partitions, two times,
 # the tags.
-_AT_REST: Final = re.compile(
+_IDLE_TRANSACTION: Final = re.compile(
     rb"\x00\x01 .{8} .{2} .{4} [\x00\x04\x05] [\x00\x01] .{16} (?: \x01\x00\x08.{8} | \x02\x00\x08.{8} \x02\x02.{2} )",
     re.DOTALL | re.VERBOSE,
 )
@@ -114,7 +114,7 @@ class Tombstone:
     transactional_id: str
 
 
-class AtRest(NamedTuple):
+class EncodedIdleTransaction(NamedTuple):
     """An idle ``Transaction`` as the bytes of its record: nothing is open, and no marker is to be written."""
 
     transactional_id: str
@@ -126,7 +126,7 @@ class AtRest(NamedTuple):
         return transaction
 
 
-TransactionRecord: TypeAlias = Transaction | Tombstone | AtRest
+TransactionRecord: TypeAlias = Transaction | Tombstone | EncodedIdleTransaction
 
 
 def encode(record: TransactionRecord, *, transaction_version: int = 2) -> tuple[bytes, bytes | None]:
@@ -134,7 +134,7 @@ def encode(record: TransactionRecord, *, transaction_version: int = 2) -> tuple[
     key = _key(record.transactional_id)
     if isinstance(record, Tombstone):
         return key, None
-    if isinstance(record, AtRest):
+    if isinstance(record, EncodedIdleTransaction):
         return key, record.value
     # A record of transactions V2 needs the fields of V2, whatever the cluster's ``transaction.version`` is.
     version = VALUE_VERSION_MAX if max(transaction_version, record.client_transaction_version) >= 1 else 0
@@ -221,14 +221,14 @@ def decode(key: Buffer | None, value: Buffer | None) -> Transaction | Tombstone 
 
 
 def decode_to_load(key: Buffer | None, value: Buffer | None) -> TransactionRecord | None:
-    """Like ``decode``, but an idle transaction is returned as ``AtRest``: most of them are never used after a start."""
+    """Like ``decode``, but keeps an idle transaction encoded: most of them are never used after a start."""
     if (
         key is not None
         and value is not None
-        and _AT_REST.fullmatch(value)
+        and _IDLE_TRANSACTION.fullmatch(value)
         and key[: _VERSION.size] == _KEY_VERSION_BYTES
     ):
-        return AtRest(_transactional_id(key), bytes(value))
+        return EncodedIdleTransaction(_transactional_id(key), bytes(value))
     return decode(key, value)
 
 

@@ -82,14 +82,14 @@ class ClassicDraft:
         self.put_all(other for other in self.group.members.values() if other is not member)
         if self.group.leader == member_id:
             self.change(leader=next(iter(self.group.members), None))
-        self.change(owing_sync=self.group.owing_sync - {member_id})
+        self.change(awaiting_sync=self.group.awaiting_sync - {member_id})
 
-    def hand_out(self, member_id: str, session_timeout_ms: int) -> None:
+    def reserve_id(self, member_id: str, session_timeout_ms: int) -> None:
         """Reserve a member id for a new member, which must join with it within the session timeout."""
         self.change(pending_ids=self.group.pending_ids.with_id(member_id))
         self.set(Deadline.SESSION, session_timeout_ms, member_id)
 
-    def take_back(self, member_id: str) -> None:
+    def discard_pending_id(self, member_id: str) -> None:
         self.change(pending_ids=self.group.pending_ids.without(member_id))
         self.cancel(Deadline.SESSION, member_id)
 
@@ -112,6 +112,6 @@ class ClassicDraft:
     def cancel(self, deadline: Deadline, member_id: str = "") -> None:
         self._deadlines.append(DiscardDeadline(DeadlineKey(self.group.group_id, deadline, member_id)))
 
-    def heard(self, member: ClassicMember) -> None:
+    def restart_session(self, member: ClassicMember) -> None:
         """Begin the member's session again."""
         self.set(Deadline.SESSION, member.session_timeout_ms, member.member_id)

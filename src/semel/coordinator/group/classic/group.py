@@ -49,7 +49,7 @@ class ClassicGroup:
     """The members by member id, in the order in which they joined."""
     pending_ids: PendingIds = NO_IDS
     """Member ids that were handed out and not yet used."""
-    owing_sync: frozenset[str] = frozenset()
+    awaiting_sync: frozenset[str] = frozenset()
     """Members of this generation that have not sent SyncGroup yet."""
     initial: InitialDelay | None = None
     """Set only during the first rebalance of an empty group."""

@@ -16,11 +16,11 @@ from semel.coordinator.group.classic.joining import Joining
 from semel.coordinator.group.classic.rebalance import (
     complete_join_if_all_have,
     complete_sync,
+    join_deadline_passed,
     prepare,
     prepare_or_complete,
+    sync_deadline_passed,
     sync_result,
-    time_to_join_is_over,
-    time_to_sync_is_over,
 )
 from semel.coordinator.group.classic.requests import HeartbeatRequest, JoinRequest, LeavingMember, SyncRequest
 from semel.coordinator.group.classic.results import (
@@ -75,12 +75,12 @@ class ClassicGroups:
             return Decision(SyncResult(error))
         draft = ClassicDraft(group, moment)
         member = group.members[request.member_id]
-        owing_sync = group.owing_sync - {request.member_id}
-        if not owing_sync:
+        awaiting_sync = group.awaiting_sync - {request.member_id}
+        if not awaiting_sync:
             draft.cancel(Deadline.SYNC)
-        draft.change(owing_sync=owing_sync)
+        draft.change(awaiting_sync=awaiting_sync)
         if group.state is ClassicState.STABLE:
-            draft.heard(member)
+            draft.restart_session(member)
             return draft.decision(sync_result(draft.group, request.member_id))
         draft.answer_sync(member.syncing, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         if request.member_id == group.leader:
@@ -103,7 +103,8 @@ class ClassicGroups:
             return Decision(HeartbeatResult(error))
         is_rebalancing = group.state is ClassicState.PREPARING_REBALANCE
         return Decision(
-            REBALANCING if is_rebalancing else ALIVE, changes=(self._heard(group, request.member_id, moment),)
+            REBALANCING if is_rebalancing else ALIVE,
+            changes=(self._session_deadline(group, request.member_id, moment),),
         )
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember], moment: Moment) -> GroupDecision[LeaveResult]:
@@ -123,12 +124,12 @@ class ClassicGroups:
             complete_join_if_all_have(draft)
         return draft.decision(LeaveResult(ErrorCode.NONE, left))
 
-    def heard(self, group_id: str, member_id: str, moment: Moment) -> tuple[SetDeadline, ...]:
+    def session_restarted(self, group_id: str, member_id: str, moment: Moment) -> tuple[SetDeadline, ...]:
         """Return the change that begins the session again of a member that has committed offsets."""
         group = self._group(group_id)
         if group is None or member_id not in group.members:
             return ()
-        return (self._heard(group, member_id, moment),)
+        return (self._session_deadline(group, member_id, moment),)
 
     # -- time
 
@@ -139,9 +140,9 @@ class ClassicGroups:
             case Deadline.SESSION:
                 self._session_over(draft, key.member_id)
             case Deadline.REBALANCE:
-                time_to_join_is_over(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
+                join_deadline_passed(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
             case Deadline.SYNC:
-                time_to_sync_is_over(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
+                sync_deadline_passed(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
         return draft.decision(None)
 
     def loaded(self, group: ClassicGroup, moment: Moment) -> tuple[Change, ...]:
@@ -151,7 +152,7 @@ class ClassicGroups:
         """
         draft = ClassicDraft(group, moment)
         for member in group.members.values():
-            draft.heard(member)
+            draft.restart_session(member)
         if len(group.members) > self._settings.size_max:
             prepare(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
         changes: tuple[Change, ...] = draft.decision(None).changes
@@ -163,14 +164,14 @@ class ClassicGroups:
         group = self._directory.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
-    def _heard(self, group: ClassicGroup, member_id: str, moment: Moment) -> SetDeadline:
+    def _session_deadline(self, group: ClassicGroup, member_id: str, moment: Moment) -> SetDeadline:
         timeout_ms = group.members[member_id].session_timeout_ms
         return SetDeadline(DeadlineKey(group.group_id, Deadline.SESSION, member_id), moment.monotonic_ms + timeout_ms)
 
     def _session_over(self, draft: ClassicDraft, member_id: str) -> None:
         group = draft.group
         if member_id in group.pending_ids:
-            draft.take_back(member_id)
+            draft.discard_pending_id(member_id)
             complete_join_if_all_have(draft)
             return
         member = group.members.get(member_id)
@@ -206,7 +207,7 @@ def _leave(draft: ClassicDraft, leaving: LeavingMember) -> ErrorCode:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id = owner
     elif member_id in group.pending_ids:
-        draft.take_back(member_id)
+        draft.discard_pending_id(member_id)
         return ErrorCode.NONE
     else:
         error = group.validate_member(member_id, instance_id)

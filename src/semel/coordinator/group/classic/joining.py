@@ -26,7 +26,7 @@ from semel.coordinator.group.classic.rebalance import (
 from semel.coordinator.group.classic.requests import JoinRequest
 from semel.coordinator.group.classic.results import JoinResult, SyncResult
 from semel.coordinator.group.classic.states import ClassicState
-from semel.coordinator.group.classic.subscriptions import partitions_in_passing, subscribed_topics
+from semel.coordinator.group.classic.subscriptions import partitions_awaiting_rejoin, subscribed_topics
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import Deadline
 from semel.coordinator.group.settings import ClassicSettings
@@ -72,7 +72,7 @@ class Joining:
             return self._add(member_id)
         if len(draft.group.pending_ids) >= PENDING_IDS_MAX:
             return Decision(JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
-        draft.hand_out(member_id, request.session_timeout_ms)
+        draft.reserve_id(member_id, request.session_timeout_ms)
         return draft.decision(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
     def _add(self, member_id: str) -> GroupDecision[JoinResult | Deferred]:
@@ -105,9 +105,9 @@ class Joining:
         draft.put_all(member if other is replaced else other for other in before.members.values())
         if before.leader == replaced_id:
             draft.change(leader=member_id)
-        if replaced_id in before.owing_sync:
-            draft.change(owing_sync=(before.owing_sync - {replaced_id}) | {member_id})
-        draft.heard(member)
+        if replaced_id in before.awaiting_sync:
+            draft.change(awaiting_sync=(before.awaiting_sync - {replaced_id}) | {member_id})
+        draft.restart_session(member)
         if before.state is ClassicState.STABLE and self._decides_nothing(before, replaced, member):
             return self._replaced_quietly(before, member_id)
         draft.update(replace(member, joining=self._waiter))
@@ -157,7 +157,7 @@ class Joining:
         return self._rebalanced()
 
     def _tell_again(self, member: ClassicMember) -> GroupDecision[JoinResult | Deferred]:
-        self._draft.heard(member)
+        self._draft.restart_session(member)
         return self._draft.decision(join_result(self._draft.group, member.member_id))
 
     # -- parts of the above
@@ -204,7 +204,7 @@ class Joining:
         if not before.uses_consumer_protocol:
             return True
         members = before.members.values()
-        if partitions_in_passing((one.metadata(before.protocol), one.assignment) for one in members):
+        if partitions_awaiting_rejoin((one.metadata(before.protocol), one.assignment) for one in members):
             # A cooperative rebalance is half done, and the replaced member may be the one that had to join again.
             return False
         former, present = (subscribed_topics([one.metadata(before.protocol)]) for one in (replaced, member))

@@ -27,14 +27,14 @@ def prepare(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
     """Begin a rebalance, and complete its first half at once if all members have joined."""
     was_empty = draft.group.is_empty
     if draft.group.state is ClassicState.COMPLETING_REBALANCE:
-        _take_back_assignment(draft)
+        _discard_assignment(draft)
     draft.cancel(Deadline.SYNC)
     initial = None
     if was_empty:
         # Members tend to start together: one rebalance for all of them, not one for each.
         initial = InitialDelay(initial_delay_ms, max(draft.group.rebalance_timeout_ms - initial_delay_ms, 0))
         draft.set(Deadline.REBALANCE, initial_delay_ms)
-    draft.enter(ClassicState.PREPARING_REBALANCE, owing_sync=frozenset(), initial=initial)
+    draft.enter(ClassicState.PREPARING_REBALANCE, awaiting_sync=frozenset(), initial=initial)
     if not was_empty:
         if draft.group.all_have_joined:
             complete_join(draft)
@@ -56,7 +56,7 @@ def complete_join_if_all_have(draft: ClassicDraft) -> None:
         complete_join(draft)
 
 
-def time_to_join_is_over(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
+def join_deadline_passed(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
     """The deadline for joining has passed: complete the first half, or extend the initial delay if members joined."""
     group = draft.group
     if group.state is not ClassicState.PREPARING_REBALANCE:
@@ -81,7 +81,7 @@ def complete_join(draft: ClassicDraft) -> None:
             generation=draft.group.generation + 1,
             protocol=None,
             leader=None,
-            owing_sync=frozenset(),
+            awaiting_sync=frozenset(),
             initial=None,
         )
         draft.record()
@@ -105,17 +105,17 @@ def complete_sync(draft: ClassicDraft, leader: ClassicMember, assignments: dict[
     draft.enter(ClassicState.STABLE, members=members)
     draft.record()
     for member in (leader, *waiting):
-        draft.heard(member)
+        draft.restart_session(member)
     for member in waiting:
         draft.answer_sync(member.syncing, sync_result(draft.group, member.member_id))
     return sync_result(draft.group, leader.member_id)
 
 
-def time_to_sync_is_over(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
+def sync_deadline_passed(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
     """The deadline for SyncGroup has passed: remove the members that have not sent it, and begin a rebalance."""
     group = draft.group
-    if group.owing_sync and group.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
-        for member_id in sorted(group.owing_sync):
+    if group.awaiting_sync and group.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
+        for member_id in sorted(group.awaiting_sync):
             draft.remove(member_id)
         prepare(draft, initial_delay_ms=initial_delay_ms)
 
@@ -155,19 +155,19 @@ def _next_generation(draft: ClassicDraft) -> None:
         generation=group.generation + 1,
         protocol=elected_protocol(group.members.values()),
         leader=leader,
-        owing_sync=frozenset(group.members),
+        awaiting_sync=frozenset(group.members),
         initial=None,
     )
     for member in draft.group.members.values():
-        draft.heard(member)
+        draft.restart_session(member)
     for member in waiting:
         draft.answer_join(member.joining, join_result(draft.group, member.member_id))
     draft.set(Deadline.SYNC, draft.group.rebalance_timeout_ms)
 
 
-def _take_back_assignment(draft: ClassicDraft) -> None:
+def _discard_assignment(draft: ClassicDraft) -> None:
     for member in draft.group.members.values():
         if member.syncing is not None:
             draft.answer_sync(member.syncing, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
-            draft.heard(member)
+            draft.restart_session(member)
     draft.update_all(syncing=None, assignment=b"")

@@ -26,7 +26,7 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     return frozenset(topics)
 
 
-def partitions_in_passing(members: Iterable[tuple[bytes, bytes]]) -> frozenset[TopicPartition]:
+def partitions_awaiting_rejoin(members: Iterable[tuple[bytes, bytes]]) -> frozenset[TopicPartition]:
     """Return the partitions that members owned when they joined and that were assigned to no member.
 
     In a cooperative rebalance their next owner gets them when the members join again. ``members``: the subscription and

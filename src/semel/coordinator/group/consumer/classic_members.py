@@ -62,11 +62,11 @@ class ClassicMembers:
         if not classic.session_timeout_ms_min <= request.session_timeout_ms <= classic.session_timeout_ms_max:
             return _refused(ErrorCode.INVALID_SESSION_TIMEOUT, request)
         if group.is_empty:
-            heir = emptied(group, moment)
-            decision = Joining(heir, request, waiter, moment, classic).decide()
+            classic_group = emptied(group, moment)
+            decision = Joining(classic_group, request, waiter, moment, classic).decide()
             if not decision.changes:
                 return decision
-            return decision._replace(records=(*group.tombstones(), heir.record(), *decision.records))
+            return decision._replace(records=(*group.tombstones(), classic_group.record(), *decision.records))
         return self._join(Draft(group), request, moment, topics)
 
     def sync(
@@ -80,7 +80,7 @@ class ClassicMembers:
         if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol not in (None, protocol):
             return Decision(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         if current.epoch < group.epoch and current.state is not MemberState.UNREVOKED_PARTITIONS:
-            return Decision(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), changes=self._called_back(member, moment))
+            return Decision(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), changes=self._rejoin_deadline(member, moment))
         changes: tuple[Change, ...] = (
             deadlines.cancelled(group.group_id, Deadline.SYNC, member.member_id),
             deadlines.session(member, self._settings.consumer, moment),
@@ -95,10 +95,10 @@ class ClassicMembers:
         if error is not ErrorCode.NONE:
             return Decision(HeartbeatResult(error))
         member = group.members[request.member_id]
-        heard = deadlines.session(member, self._settings.consumer, moment)
+        session_deadline = deadlines.session(member, self._settings.consumer, moment)
         if not _should_join(group, request.member_id):
-            return Decision(ALIVE, changes=(heard,))
-        return Decision(REBALANCING, changes=(heard, *self._called_back(member, moment)))
+            return Decision(ALIVE, changes=(session_deadline,))
+        return Decision(REBALANCING, changes=(session_deadline, *self._rejoin_deadline(member, moment)))
 
     def leave(
         self, group: ConsumerGroup, leaving: Sequence[LeavingMember], moment: Moment, topics: TopicsView
@@ -203,7 +203,7 @@ class ClassicMembers:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         return ErrorCode.NONE
 
-    def _called_back(self, member: ConsumerMember, moment: Moment) -> tuple[Change, ...]:
+    def _rejoin_deadline(self, member: ConsumerMember, moment: Moment) -> tuple[Change, ...]:
         """Set the deadline for joining again, unless it is set: it counts from the first response that asks for it."""
         key = DeadlineKey(member.group_id, Deadline.REBALANCE, member.member_id)
         return () if key in self._directory.deadlines else (deadlines.rebalance(member, moment),)

@@ -129,8 +129,8 @@ class ConsumerGroups:
         if beat.member_epoch == LEAVING_STATIC_MEMBER:
             leave_for_a_while(draft, beat.member_id)
             cancelled = deadlines.cancelled(group.group_id, Deadline.REBALANCE, beat.member_id)
-            heard = deadlines.session(member, self._settings_of(group.group_id), moment)
-            return Decision(response, tuple(draft.records), changes=(cancelled, heard))
+            session_deadline = deadlines.session(member, self._settings_of(group.group_id), moment)
+            return Decision(response, tuple(draft.records), changes=(cancelled, session_deadline))
         remove_member(draft, beat.member_id, topics, moment.wall_ms)
         all_cancelled = deadlines.all_cancelled(group.group_id, beat.member_id)
         return self.classic.concluded(draft, response, all_cancelled, topics, moment)

@@ -96,7 +96,7 @@ def _matching(regex: str, topics: TopicsView) -> tuple[str, ...]:
 class _Resolved:
     """A compiled pattern, the topic names that it was compared with, and those of them that match."""
 
-    __slots__ = ("_matching", "_met", "_regex")
+    __slots__ = ("_known_names", "_matching", "_regex")
 
     def __init__(self, regex: str) -> None:
         self._regex: Regex | RegexError
@@ -104,26 +104,26 @@ class _Resolved:
             self._regex = Regex(regex)
         except RegexError as error:
             self._regex = error
-        self._met: frozenset[str] = frozenset()
+        self._known_names: frozenset[str] = frozenset()
         self._matching: frozenset[str] = frozenset()
 
     def check(self, topics: TopicsView) -> None:
         """Raise RegexError if the pattern cannot be parsed, or would take too long for these topics."""
-        self._meet(_names_of(topics), WORK_MAX)
+        self._match_new_names(_names_of(topics), WORK_MAX)
 
     def matching(self, topics: TopicsView) -> tuple[str, ...]:
-        self._meet(_names_of(topics), None)
+        self._match_new_names(_names_of(topics), None)
         return tuple(sorted(self._matching))
 
-    def _meet(self, names: frozenset[str], work_max: int | None) -> None:
+    def _match_new_names(self, names: frozenset[str], work_max: int | None) -> None:
         regex = self._regex
         if isinstance(regex, RegexError):
             raise regex
-        if names is self._met:
+        if names is self._known_names:
             return
         before = regex.work
         found = set()
-        for name in sorted(names - self._met):
+        for name in sorted(names - self._known_names):
             if name not in INTERNAL_TOPICS and regex.matches(name):
                 found.add(name)
             if work_max is not None and regex.work - before > work_max:
@@ -131,7 +131,7 @@ class _Resolved:
                 raise RegexError(f"it takes too long: more than {work_max} steps over the names of the topics")
         regex.forget()
         self._matching = (self._matching & names) | found
-        self._met = names
+        self._known_names = names
 
 
 _names: frozenset[str] = frozenset()

@@ -23,11 +23,11 @@ def assign_uniform(
         return {}
     members = sorted(subscribers)
     by_topic = subscribers_of_topics(subscribers, partition_counts, members)
-    kept, homeless = _kept(subscribers, partition_counts, by_topic, members)
+    kept, unassigned = _kept(subscribers, partition_counts, by_topic, members)
     if all(len(of_topic) == len(members) for of_topic in by_topic.values()):
-        _level(kept, homeless)
+        _level(kept, unassigned)
     else:
-        _house(kept, homeless, by_topic)
+        _assign_unassigned(kept, unassigned, by_topic)
         _balance(kept, by_topic)
     return {member_id: frozenset(partitions) for member_id, partitions in kept.items()}
 
@@ -56,23 +56,23 @@ def _kept(
     return kept, [each for row in rows for each in row if each is not None and each not in owned]
 
 
-def _level(kept: dict[str, list[AssignedPartition]], homeless: list[AssignedPartition]) -> None:
+def _level(kept: dict[str, list[AssignedPartition]], unassigned: list[AssignedPartition]) -> None:
     """Equal subscriptions: take the surplus from members above the quota, then give partitions to those below it."""
-    quota, larger = divmod(len(homeless) + sum(map(len, kept.values())), len(kept))
+    quota, larger = divmod(len(unassigned) + sum(map(len, kept.values())), len(kept))
     for mine in kept.values():
         if len(mine) > quota and larger > 0:
             larger -= 1
-            homeless += _cut(mine, quota + 1)
+            unassigned += _cut(mine, quota + 1)
         else:
-            homeless += _cut(mine, quota)
-    queue = deque(homeless)
+            unassigned += _cut(mine, quota)
+    queue = deque(unassigned)
     # First every member gets up to the quota, in turn; the rest goes to members that have exactly the quota.
-    poor = deque(mine for mine in kept.values() if len(mine) < quota)
-    while poor:
-        mine = poor.popleft()
+    below_quota = deque(mine for mine in kept.values() if len(mine) < quota)
+    while below_quota:
+        mine = below_quota.popleft()
         mine.append(queue.popleft())
         if len(mine) < quota:
-            poor.append(mine)
+            below_quota.append(mine)
     for mine in kept.values():
         if queue and len(mine) == quota:
             mine.append(queue.popleft())
@@ -85,18 +85,18 @@ def _cut(mine: list[AssignedPartition], size: int) -> list[AssignedPartition]:
     return surplus
 
 
-def _house(
+def _assign_unassigned(
     kept: dict[str, list[AssignedPartition]],
-    homeless: list[AssignedPartition],
+    unassigned: list[AssignedPartition],
     by_topic: Mapping[UUID, list[str]],
 ) -> None:
     """Unequal subscriptions: assign partitions without an owner, each to the subscriber that has the fewest.
 
     Partitions with the fewest subscribers come first.
     """
-    for partition in sorted(homeless, key=lambda each: len(by_topic[each.topic_id])):
-        poorest = min(by_topic[partition.topic_id], key=lambda member_id: (len(kept[member_id]), member_id))
-        kept[poorest].append(partition)
+    for partition in sorted(unassigned, key=lambda each: len(by_topic[each.topic_id])):
+        least_loaded = min(by_topic[partition.topic_id], key=lambda member_id: (len(kept[member_id]), member_id))
+        kept[least_loaded].append(partition)
 
 
 def _balance(kept: dict[str, list[AssignedPartition]], by_topic: Mapping[UUID, list[str]]) -> None:
@@ -109,10 +109,10 @@ def _balance(kept: dict[str, list[AssignedPartition]], by_topic: Mapping[UUID, l
         able = [member_id for member_id in kept if member_id not in stuck]
         if not able:
             return
-        richest = max(able, key=lambda member_id: (len(kept[member_id]), member_id))
-        chain = _chain(richest, kept, by_topic)
+        most_loaded = max(able, key=lambda member_id: (len(kept[member_id]), member_id))
+        chain = _chain(most_loaded, kept, by_topic)
         if chain is None:
-            stuck.add(richest)
+            stuck.add(most_loaded)
             continue
         for giver, partition, taker in chain:
             kept[giver].remove(partition)

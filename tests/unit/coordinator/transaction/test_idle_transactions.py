@@ -9,7 +9,7 @@ from semel.coordinator.transaction.listing import ListFilters
 from semel.coordinator.transaction.log_messages import TransactionLogValue
 from semel.coordinator.transaction.records import (
     NO_PARTITIONS,
-    AtRest,
+    EncodedIdleTransaction,
     Tombstone,
     Transaction,
     decode,
@@ -60,7 +60,7 @@ def test_the_usual_value_is_packed_as_its_schema_says(transaction: Transaction) 
 def test_what_rests_is_read_as_what_does_not(transaction: Transaction) -> None:
     key, value = encode(transaction)
     loaded = decode_to_load(key, value)
-    if isinstance(loaded, AtRest):
+    if isinstance(loaded, EncodedIdleTransaction):
         assert transaction.state in IDLE
         assert encode(loaded) == (key, value)
         loaded = loaded.transaction()
@@ -75,7 +75,7 @@ def test_an_id_that_has_committed_rests_and_one_with_something_open_does_not() -
     bench.end(identity, committed=True)
     assert isinstance(decode_to_load(*bench.log[-1]), Transaction)
     bench.write_markers()
-    assert isinstance(decode_to_load(*bench.log[-1]), AtRest)
+    assert isinstance(decode_to_load(*bench.log[-1]), EncodedIdleTransaction)
     assert isinstance(decode_to_load(bench.log[-1][0], None), Tombstone)
 
 
@@ -118,7 +118,7 @@ def test_a_record_that_rests_takes_the_place_of_an_open_one() -> None:
     at_rest = decode_to_load(*bench.log[-1])
     bench.add(identity, P0)
     assert len(list(bench.shard.open_transactions())) == 1
-    assert isinstance(at_rest, AtRest)
+    assert isinstance(at_rest, EncodedIdleTransaction)
     bench.shard.replay(at_rest)
     assert list(bench.shard.open_transactions()) == []
     assert bench.shard.get(ID) == at_rest.transaction()
