@@ -44,7 +44,7 @@ def takes_a_stale_read_for_a_fresh_one(patch: pytest.MonkeyPatch) -> None:
     """Scenario 38: the read is made, and its server is behind."""
 
     async def refresh(self: ZooKeeperStore) -> None:
-        await self._patiently(self._catch_up)
+        await self._retry_on_connection_loss(self._catch_up)
 
     patch.setattr(ZooKeeperStore, "_refresh", refresh)
 

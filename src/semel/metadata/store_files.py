@@ -47,10 +47,10 @@ class StoreFile:
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            self.take_back()
+            self.truncate_unsound()
             raise NoRoom(f"{self.path} could not be written ({error})") from error
 
-    def take_back(self) -> None:
+    def truncate_unsound(self) -> None:
         """Cut off what comes after the sound part. Synced: a refused change must not be there at the next start."""
         self.file.truncate(self.size_bytes)
         self.file.sync()
@@ -82,7 +82,7 @@ def append_to_both(first: StoreFile, second: StoreFile, data: bytes) -> None:
     try:
         second.write(data)
     except NoRoom:
-        first.take_back()
+        first.truncate_unsound()
         raise
     second.file.sync()
 

@@ -66,18 +66,18 @@ def alter_users(
     known = security_of(image)
     refusals: dict[str, Refusal | None] = {}
     altered: dict[str, UserAltered] = {}
-    wishes: list[Deletion | Upsertion] = [*deletions, *upsertions]
-    for wish in wishes:
-        user = wish.user
+    alterations: list[Deletion | Upsertion] = [*deletions, *upsertions]
+    for alteration in alterations:
+        user = alteration.user
         if user in refusals:
             # A user that is named twice is not changed. If the first item was refused, its own reason is kept.
             refusals[user] = refusals[user] or _TWICE
             altered.pop(user, None)
             continue
         before = known.users.get(user, {})
-        refusal = refusals[user] = _refusal(wish, before)
+        refusal = refusals[user] = _refusal(alteration, before)
         if refusal is None:
-            altered[user] = UserAltered(user, _after(wish, before))
+            altered[user] = UserAltered(user, _after(alteration, before))
     changes: list[SecurityChange] = list(altered.values())
     if changes and known.user_secret is None:
         assert len(new_secret) >= SECRET_BYTES
@@ -107,22 +107,22 @@ def _description(user: str, credentials: Credentials) -> UserDescription:
     return UserDescription(user, {mechanism: known.iterations for mechanism, known in sorted(credentials.items())})
 
 
-def _refusal(wish: Deletion | Upsertion, before: Credentials) -> Refusal | None:
-    if not wish.user:
+def _refusal(alteration: Deletion | Upsertion, before: Credentials) -> Refusal | None:
+    if not alteration.user:
         return _NO_NAME
-    if wish.mechanism not in MECHANISMS.values():
+    if alteration.mechanism not in MECHANISMS.values():
         return _UNKNOWN_MECHANISM
-    if isinstance(wish, Deletion):
-        return None if wish.mechanism in before else _NOT_THERE
-    if wish.iterations < ITERATIONS_MIN:
+    if isinstance(alteration, Deletion):
+        return None if alteration.mechanism in before else _NOT_THERE
+    if alteration.iterations < ITERATIONS_MIN:
         return _TOO_FEW
-    if wish.iterations > ITERATIONS_MAX:
+    if alteration.iterations > ITERATIONS_MAX:
         return _TOO_MANY
-    return None if wish.salt and wish.salted_password else _EMPTY
+    return None if alteration.salt and alteration.salted_password else _EMPTY
 
 
-def _after(wish: Deletion | Upsertion, before: Credentials) -> Credentials:
-    if isinstance(wish, Deletion):
-        return {mechanism: kept for mechanism, kept in before.items() if mechanism is not wish.mechanism}
-    made = ScramCredential.of(wish.mechanism, wish.salt, wish.salted_password, wish.iterations)
-    return {**before, wish.mechanism: made}
+def _after(alteration: Deletion | Upsertion, before: Credentials) -> Credentials:
+    if isinstance(alteration, Deletion):
+        return {mechanism: kept for mechanism, kept in before.items() if mechanism is not alteration.mechanism}
+    made = ScramCredential.of(alteration.mechanism, alteration.salt, alteration.salted_password, alteration.iterations)
+    return {**before, alteration.mechanism: made}

@@ -296,7 +296,7 @@ def test_a_lost_answer_that_is_taken_for_a_yes_is_found(monkeypatch: pytest.Monk
 
 def test_a_conflict_that_is_reported_from_an_old_tree_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def without_sync(store: ZooKeeperStore) -> None:
-        await store._patiently(store._catch_up)
+        await store._retry_on_connection_loss(store._catch_up)
 
     monkeypatch.setattr(ZooKeeperStore, "_refresh", without_sync)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):

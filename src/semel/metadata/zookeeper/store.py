@@ -98,8 +98,8 @@ class ZooKeeperStore:
         session.on_state(store._session_changed)
         try:
             async with asyncio.timeout(commit_timeout_s), store._turn:
-                await store._patiently(store._found)
-                await store._patiently(store._take_over)
+                await store._retry_on_connection_loss(store._found)
+                await store._retry_on_connection_loss(store._take_over)
         except TimeoutError:
             raise StorageError(f"ZooKeeper did not answer within {commit_timeout_s:g} s") from None
         return store
@@ -225,7 +225,7 @@ class ZooKeeperStore:
             except Refused:
                 pass  # The number was used by this commit, by an earlier seal, or by a commit of another author.
             await self._refresh()
-            known = await self._patiently(lambda: self._session.get(self._author_path))
+            known = await self._retry_on_connection_loss(lambda: self._session.get(self._author_path))
             last = "" if known is None else known.data.decode()
             if last.partition("/")[0] not in ("", self._incarnation):
                 raise StorageError(
@@ -266,7 +266,7 @@ class ZooKeeperStore:
             await self._session.sync()
             await self._catch_up()
 
-        await self._patiently(sync_and_catch_up)
+        await self._retry_on_connection_loss(sync_and_catch_up)
 
     async def _catch_up(self) -> None:
         """Bring the tree to the present state. Raises ConnectionLost, and then the tree is not changed."""
@@ -335,7 +335,7 @@ class ZooKeeperStore:
             found += await asyncio.gather(*(read(path) for path in some))
         return found
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_on_connection_loss(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Repeat a request after a lost connection, until there is a response. It must be safe to send it twice."""
         while True:
             await self._connected.wait()
