@@ -1,7 +1,7 @@
-"""A table as a compacted topic, the way change data capture keeps one: the last record of a key is its row.
+"""A table kept in a compacted topic, as change data capture does it: the last record of a key is its row.
 
-A record without a value deletes its row. Compaction removes what was overwritten; a reader that starts at the beginning
-ends up with the table, however old the topic is.
+A record without a value deletes its row. Compaction removes records that were overwritten; a reader that starts at the
+beginning always gets the current table, however old the topic is.
 """
 
 import json
@@ -21,7 +21,7 @@ def create(servers: str) -> None:
 
 
 def apply(servers: str, changes: list[tuple[str, dict[str, object] | None]]) -> None:
-    """Rows by key, ``None`` for those that go; all of them or none."""
+    """Write changed rows by their key, ``None`` for deleted rows, in one transaction: all of them or none."""
     with Producer(bootstrap_servers=servers, transactional_id="customers-cdc") as producer, producer.transaction():
         for key, row in changes:
             producer.send("customers", None if row is None else json.dumps(row).encode(), key=key.encode())

@@ -1,7 +1,7 @@
 """Consume-transform-produce into two topics, exactly once: large orders are reviewed, all of them are counted.
 
-Records and consumed offsets are one transaction, so whenever this is killed and started again, nothing is missing and
-nothing is there twice.
+Records and consumed offsets are one transaction, so you may kill this program at any time and start it again: no record
+is missing, and none is there twice.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from semel import Consumer, Producer
 
 
 async def run(servers: str) -> int:
-    """Until all orders are copied; returns how many that were."""
+    """Copy all orders, and return their number."""
     copied = 0
     async with (
         Producer(bootstrap_servers=servers, transactional_id="review") as producer,
@@ -30,7 +30,7 @@ async def run(servers: str) -> int:
         while not await has_read_all(consumer):
             if not (records := await consumer.poll(1_000)):
                 continue
-            # On an exception the transaction is aborted and the consumer goes back to where it was.
+            # On an exception the transaction is aborted and the consumer goes back to the committed offsets.
             async with producer.transaction(consumer=consumer):
                 for record in records:
                     order = json.loads(record.value or b"{}")
@@ -42,7 +42,7 @@ async def run(servers: str) -> int:
 
 
 async def has_read_all(consumer: Consumer) -> bool:
-    """Whether the group has assigned partitions to this consumer, which takes seconds, and all are read."""
+    """Whether the group has assigned partitions to this consumer (this takes seconds), and it has read all of them."""
     assigned = consumer.assignment
     return bool(assigned) and not any([await consumer.lag(partition) for partition in assigned])
 

@@ -9,7 +9,7 @@ from semel.blocking import Consumer, Producer
 
 
 def run(servers: str) -> int:
-    """Until all orders are copied; returns how many that were."""
+    """Copy all orders, and return their number."""
     copied = 0
     with (
         Producer(bootstrap_servers=servers, transactional_id="review") as producer,
@@ -36,7 +36,7 @@ def run(servers: str) -> int:
 
 
 def has_read_all(consumer: Consumer) -> bool:
-    """Whether the group has assigned partitions to this consumer, which takes seconds, and all are read."""
+    """Whether the group has assigned partitions to this consumer (this takes seconds), and it has read all of them."""
     assigned = consumer.assignment
     return bool(assigned) and not any(consumer.lag(partition) for partition in assigned)
 

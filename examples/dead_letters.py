@@ -1,7 +1,8 @@
-"""Orders become invoices; what is no order goes to a topic of its own, in the same transaction.
+"""Orders become invoices; records that are not orders go to a topic of their own, in the same transaction.
 
-An order that cannot be read stops nothing and is not lost: it is in placed.dlq, once, with the reason in its headers.
-What is wrong with the world, and not with the order, is raised: the transaction is aborted, and all is read again.
+An order that cannot be read does not stop the program and is not lost: it is in placed.dlq, once, with the reason in
+its headers. Other exceptions, which the order did not cause, are raised: the transaction is aborted, and its records
+are read again.
 """
 
 import json
@@ -16,12 +17,12 @@ PLACED = [b'{"amount": 3}', b'{"price": 4}', b"three apples", b'{"amount": 5}']
 
 
 def invoice(order: ConsumerRecord) -> bytes:
-    """Raises for what is no order: ValueError or KeyError."""
+    """Return the invoice of an order. Raises ValueError or KeyError for a record that is not an order."""
     return f"pay {json.loads(order.value or b'')['amount'] * 2}".encode()
 
 
 def process(servers: str) -> list[str]:
-    """All orders that are there; returns what was wrong with those that were refused."""
+    """Process all orders in the topic, and return the refused ones with the reasons."""
     with (
         Producer(bootstrap_servers=servers, transactional_id="invoicing-1") as producer,
         Consumer(

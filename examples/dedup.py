@@ -1,7 +1,7 @@
-"""A source that delivers at least once becomes a topic in which every event is once.
+"""Removes the duplicates of a source that delivers at least once: in the output topic every event is once.
 
-The ids seen so far are themselves a topic, written in the same transaction as the events. After a crash they are read
-back, so what was passed on and what is known to have been passed on never differ.
+The ids seen so far are kept in a topic, too, and written in the same transaction as the events. After a crash they are
+read back. So the events that were passed on and the ids that are known as seen never differ.
 """
 
 import sys
@@ -12,7 +12,7 @@ from semel.blocking import Consumer, Producer
 
 
 def make_events(servers: str) -> None:
-    """Five events, each of them three times, as a source that tries again may deliver them."""
+    """Write five events, each of them three times, as a source that retries may deliver them."""
     if create(servers, "events"):
         with Producer(bootstrap_servers=servers) as producer:
             for number in range(15):
@@ -33,7 +33,7 @@ def seen_ids(servers: str) -> set[bytes]:
 
 
 def run(servers: str) -> int:
-    """Until all events are read; returns how many were passed on. The key of an event is its id."""
+    """Read all events, and return how many were passed on. The key of an event is its id."""
     passed_on = 0
     with (
         Producer(bootstrap_servers=servers, transactional_id="dedup") as producer,
@@ -45,7 +45,7 @@ def run(servers: str) -> int:
             auto_offset_reset="earliest",
         ) as consumer,
     ):
-        seen = seen_ids(servers)  # After the producer has fenced an older instance: nothing else adds to them.
+        seen = seen_ids(servers)  # The producer has fenced older instances, so no other program adds ids now.
         consumer.subscribe(["events"])
         while not has_read_all(consumer):
             if not (records := consumer.poll(1_000)):
@@ -61,7 +61,7 @@ def run(servers: str) -> int:
 
 
 def has_read_all(consumer: Consumer) -> bool:
-    """Whether the group has assigned partitions to this consumer, which takes seconds, and all are read."""
+    """Whether the group has assigned partitions to this consumer (this takes seconds), and it has read all of them."""
     assigned = consumer.assignment
     return bool(assigned) and not any(consumer.lag(partition) for partition in assigned)
 

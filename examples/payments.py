@@ -1,4 +1,4 @@
-"""Transfers between accounts: two records, to two accounts, that are both there or both not.
+"""Transfers between accounts: two records, for two accounts, of which a reader sees both or none.
 
 A transfer that the rules refuse is aborted after half of it was sent, and no read_committed reader ever sees that half.
 """
@@ -11,7 +11,7 @@ from semel.blocking import Consumer, Producer
 
 
 class Refused(Exception):
-    """The rules do not allow it."""
+    """The rules do not allow this transfer."""
 
 
 def transfer(producer: Producer, source: str, target: str, amount: int, limit: int = 900) -> None:
@@ -23,7 +23,7 @@ def transfer(producer: Producer, source: str, target: str, amount: int, limit: i
 
 
 def balances(servers: str) -> Counter[str]:
-    """Of every account, from all bookings that count."""
+    """Return the balance of every account, from all committed bookings."""
     found: Counter[str] = Counter()
     with Consumer(
         bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"

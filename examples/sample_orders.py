@@ -1,7 +1,7 @@
-"""Orders for the other examples to work on: six hours of them, up to now, from four customers.
+"""Orders for the other examples: the orders of four customers during the last six hours.
 
 An order is JSON, with its customer as the key and the time of the order as the timestamp. An example that finds no
-topic ``orders`` makes it with this.
+topic ``orders`` creates it with this module.
 """
 
 import json
@@ -22,7 +22,7 @@ def create(servers: str, *topics: str) -> list[str]:
 
 
 def make_orders(servers: str) -> int:
-    """Create the topic and fill it, unless there is one; returns how many orders were written."""
+    """Create the topic and fill it, unless it exists, and return the number of orders that were written."""
     if not create(servers, "orders"):
         return 0
     now_ms, chance = int(time.time() * 1000), random.Random(7)

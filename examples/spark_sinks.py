@@ -1,9 +1,10 @@
-"""Orders from a topic into a table and a lake, exactly once: every order is in each of them, or is told to be bad.
+"""Orders from a topic into a table and a lake, exactly once: each of them has every order, except refused ones.
 
-The table is in an SQLite file and takes no order above a limit: such orders go to the topic orders-refused, with their
-source partition and offset, in the transaction that commits what was read. The lake is a Delta table, which has all
-orders. Kill this program whenever you like, and start it again with the same folder. With --rewind it reads everything
-again, in a new generation: the table's rows are replaced, by their partition and offset, and the lake has them twice.
+The table is in an SQLite file and refuses orders above a limit: such orders go to the topic orders-refused, with their
+source partition and offset, in the transaction that commits the offsets that were read. The lake is a Delta table,
+which has all orders. You may kill this program at any time and start it again with the same folder. With --rewind it
+reads everything again, in a new generation: the table's rows are replaced, by their partition and offset, and the lake
+has the orders twice.
 """
 
 import argparse
@@ -28,7 +29,7 @@ COLUMNS = [
 
 
 def orders_into(spark: SparkSession, servers: str, folder: Path) -> Pipeline:
-    """The topics orders and orders-refused must be there."""
+    """Return the pipeline. The topics orders and orders-refused must exist."""
     register(spark)
     with sqlite3.connect(folder / "orders.db") as database:
         database.execute(

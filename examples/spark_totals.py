@@ -1,10 +1,10 @@
 """A stateful Spark query, exactly once: what every customer spent in every hour, written when the hour is over.
 
-An order is JSON, with its customer as the key and the time of the order as the timestamp; if there are none, some are
-made up. Each micro-batch is one Kafka transaction, with the totals that it wrote and with how far it read. Kill this
-program whenever you like, and start it again with the same checkpoint: every total is written once, and every order is
-in one of them. With --follow it goes on with the orders that come. With --table totals.db the same totals are rows of
-an SQLite file, too, each of them once.
+An order is JSON, with its customer as the key and the time of the order as the timestamp; if there are no orders, the
+program writes some. Each micro-batch is one Kafka transaction, with the totals that it wrote and the offsets that it
+consumed. You may kill this program at any time and start it again with the same checkpoint: every total is written
+once, and every order is in one of them. With --follow it continues with new orders. With --table totals.db the same
+totals are also rows of an SQLite file, each of them once.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from semel.spark.sinks import SQLite
 
 
 def totals(orders: DataFrame) -> DataFrame:
-    """Spark as ever. What is written are the columns key and value."""
+    """An ordinary Spark query. The pipeline writes its columns key and value."""
     order = sf.from_json(sf.col("value").cast("string"), "amount LONG")
     return (
         orders.select("key", "timestamp", order["amount"].alias("amount"))
@@ -36,7 +36,7 @@ def totals(orders: DataFrame) -> DataFrame:
 
 
 def in_table(path: str) -> SQLite:
-    """A second sink: the same batches, in a table of a file."""
+    """Return a second sink: a table in an SQLite file, which gets the same batches."""
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE IF NOT EXISTS totals (customer TEXT, total TEXT)")
     return SQLite(path, "totals", columns=["string(key) AS customer", "value AS total"])
@@ -51,7 +51,7 @@ def start(
     rows_per_batch: int = 100_000,
     **trigger: object,
 ) -> StreamingQuery:
-    """The topics orders and totals must be there."""
+    """Start the pipeline, and return its query. The topics orders and totals must exist."""
     register(spark)
     orders = (
         spark.readStream.format("semel")
@@ -74,7 +74,7 @@ def start(
 
 
 def written(servers: str) -> list[str]:
-    """What a reader of the totals finds: a line for each customer and hour that is over."""
+    """Return the totals as a reader finds them: a line for each customer and each hour that is over."""
     with Consumer(
         bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
