@@ -79,8 +79,8 @@ support it, as from an Apache Kafka with ZooKeeper.
 _CLIENTS: Final = """
 ## Clients
 
-Tested with every change (`tests/clients`): producing, consuming, groups, all codecs, idempotence, transactions,
-administration.
+These clients are tested with every change (`tests/clients`): producing, consuming, groups, all codecs, idempotence,
+transactions, administration.
 
 | client | versions it was tested in |
 |---|---|
@@ -135,16 +135,16 @@ schemas.
 Confluent's Python serializers (Avro, JSON Schema, Protobuf) were tried by hand with Semel's client and this registry on
 Semel.
 Not tried: several registries on one journal, its snapshots, and other registries. Karapace itself was not run: it is
-not among the packages that can be installed by name. Nor was Confluent's Schema Registry.
+not among the packages that can be installed by name. Confluent's Schema Registry was not run either.
 
 Python frameworks are tested in an environment of their own each (`make test-frameworks`, last results in
 `benchmarks/results/frameworks.json`). Each copies or counts 2,000 records and is killed (`kill -9`) in the middle:
 
 | framework | version | what was run |
 |---|---|---|
-| FastStream (aiokafka) | 0.7.8 | a subscriber that publishes, then commits: nothing lost; values may come again |
+| FastStream (aiokafka) | 0.7.8 | a subscriber that publishes, then commits: nothing lost; values may be repeated |
 | Quix Streams | 3.28.1 | exactly-once with a state store and its changelog: every count once |
-| Faust (faust-streaming) | 0.15.3 | an agent that sends on: nothing lost; values may come again. Tables: not tried |
+| Faust (faust-streaming) | 0.15.3 | an agent that sends on: nothing lost; values may be repeated. Tables: not tried |
 | Confluent's serializers | 2.16 | Avro, JSON Schema and Protobuf with Semel's client, by a registry in memory |
 
 Kafka's own tools are tested on Semel and on Apache Kafka with the same expectations
