@@ -22,9 +22,9 @@ import pyarrow as pa
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.cluster import Cluster
 from semel.spark.plan import QueryPlan
-from semel.spark.sink.sink import Reached, Sink
+from semel.spark.sink.sink import Sink, StepHook
 from semel.spark.sinks import BatchSink, Delta, Files, Iceberg, Postgres, SQLite
-from semel.spark.sinks.other_sinks import OtherSinks
+from semel.spark.sinks.side_sinks import SideSinks
 from semel.spark.source.options import SourceOptions
 from semel.spark.starting import Start
 from semel.types import TopicPartition
@@ -103,10 +103,10 @@ class FolderCheckpoint(Checkpoint):
             draft.unlink()
 
 
-def sinks(job: SinkJob, folder: Path, reached: Reached) -> list[BatchSink]:
+def sinks(job: SinkJob, folder: Path, reached: StepHook) -> list[BatchSink]:
     """Return the sinks. Each puts its name into the names of its steps: ``sqlite staged``, ``postgres committed``."""
 
-    def named(kind: str) -> Reached:
+    def named(kind: str) -> StepHook:
         return lambda point, batch_id: reached(point.replace("sink", kind, 1), batch_id)
 
     return [
@@ -157,7 +157,7 @@ def main() -> int:
     written = sinks(job, folder, reached)
     for one in written:
         one.check(rows(0, 0, workers))
-    also = OtherSinks(written)
+    also = SideSinks(written)
     plan = QueryPlan((source,), (), is_stateful=False)
     batches = Start(plan, sink, "checkpoint", ["value"], 1, None, 3, also=also).begin(checkpoint)
     with Cluster(bootstrap_servers=job.servers) as cluster:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
-from semel.spark.sink.sink import Reached
+from semel.spark.sink.sink import StepHook
 from semel.spark.sinks.files import WriteParts
 from semel.spark.sinks.iceberg import WriteTo
 from semel.spark.sinks.postgres import CopyRows
@@ -40,7 +40,7 @@ class WorkerLost(PySparkException):
 class Workers:
     """Runs tasks in one process, which is started with the first task, and again after it has died."""
 
-    def __init__(self, reached: Reached) -> None:
+    def __init__(self, reached: StepHook) -> None:
         self._reached = reached
         self._running: tuple[BaseProcess, Connection] | None = None
 
@@ -129,7 +129,7 @@ def _for_the_topic(table: pa.Table) -> pa.Table:
     return pa.table({"value": values, "key": keys, "task": tasks})
 
 
-def _started(reached: Reached) -> tuple[BaseProcess, Connection]:
+def _started(reached: StepHook) -> tuple[BaseProcess, Connection]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, reached), daemon=True)
@@ -138,7 +138,7 @@ def _started(reached: Reached) -> tuple[BaseProcess, Connection]:
     return process, ours
 
 
-def _work(connection: Connection, reached: Reached) -> None:
+def _work(connection: Connection, reached: StepHook) -> None:
     """Run tasks until the driver's process has ended. The main function of a worker's process."""
     while True:
         try:
@@ -148,7 +148,7 @@ def _work(connection: Connection, reached: Reached) -> None:
             return
 
 
-def _done(task: _Task, reached: Reached) -> _Answer:
+def _done(task: _Task, reached: StepHook) -> _Answer:
     try:
         found: list[dict[str, Any]] = []
         for answer in task.function(_halting(task, reached)):
@@ -159,7 +159,7 @@ def _done(task: _Task, reached: Reached) -> _Answer:
         return _Answer([], traceback.format_exc())
 
 
-def _halting(task: _Task, reached: Reached) -> Iterator[pa.RecordBatch]:
+def _halting(task: _Task, reached: StepHook) -> Iterator[pa.RecordBatch]:
     """Yield the Arrow batches of a task, and reach the step ``copying`` after the first of them."""
     for number, rows in enumerate(task.batches):
         if number == 1:
@@ -167,7 +167,7 @@ def _halting(task: _Task, reached: Reached) -> Iterator[pa.RecordBatch]:
         yield rows
 
 
-def _reach(step: str, task: _Task, reached: Reached) -> None:
+def _reach(step: str, task: _Task, reached: StepHook) -> None:
     """Reach a step of a task, named after its sink: ``postgres copying``. The topic's task has steps of its own."""
     match task.function:
         case CopyRows():

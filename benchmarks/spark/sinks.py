@@ -23,7 +23,7 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import machine
-from semel.spark.decision import Place
+from semel.spark.decision import SourcePartition
 from semel.spark.java import use_java
 from semel.spark.sinks import BatchSink, Delta, Files, Iceberg, Owner, Postgres, SinkBatch
 from semel.types import TopicPartition
@@ -40,7 +40,7 @@ _TABLE = "CREATE TABLE {name} (id bigint, customer text, amount double precision
 _SCHEMA = pa.schema(
     {"id": pa.int64(), "customer": pa.string(), "amount": pa.float64(), "placed": pa.timestamp("us", tz="UTC")}
 )
-_PLACE = Place("bench", TopicPartition("in", 0))
+_PARTITION = SourcePartition("bench", TopicPartition("in", 0))
 
 
 def main() -> int:
@@ -161,7 +161,7 @@ def _by_jdbc(rows: DataFrame, url: str) -> None:
 
 
 def _batch(number: int) -> SinkBatch:
-    return SinkBatch("bench", number, {_PLACE: number})
+    return SinkBatch("bench", number, {_PARTITION: number})
 
 
 def _seconds(action: Callable[[], object]) -> float:

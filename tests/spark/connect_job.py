@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from semel.spark import Refused, pipeline, register
 from semel.spark.java import use_java
-from semel.spark.sink.sink import nothing_reached
+from semel.spark.sink.sink import no_step_hook
 from tests.spark.jobs import fails_at
 
 
@@ -61,7 +61,7 @@ def _count(rows: DataFrame, servers: str, folder: str, *, fails: bool) -> None:
             checkpoint=f"{folder}/checkpoint",
             output_mode="update",
             trigger={"availableNow": True},
-            reached=fails_at("committed", 1) if fails else nothing_reached,
+            reached=fails_at("committed", 1) if fails else no_step_hook,
         ).start()
         query.awaitTermination()
     except PySparkException as error:

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from semel.spark import pipeline
-from semel.spark.sink.sink import Reached
+from semel.spark.sink.sink import StepHook
 from semel.testing import Broker
 
 
@@ -61,7 +61,7 @@ def tasks_of_jobs(spark: SparkSession, batches: list[dict[str, Any]]) -> list[li
     return [[stage.numTasks for stage in found if stage is not None] for found in stages]
 
 
-def fails_at(point: str, batch_id: int) -> Reached:
+def fails_at(point: str, batch_id: int) -> StepHook:
     """The driver gives up there, as with any error of its own."""
 
     def reached(name: str, number: int) -> None:
@@ -71,7 +71,7 @@ def fails_at(point: str, batch_id: int) -> Reached:
     return reached
 
 
-def once(marker: Path, point: str, act: Callable[[], None]) -> Reached:
+def once(marker: Path, point: str, act: Callable[[], None]) -> StepHook:
     """In a task: the first one that gets there. ``marker`` remembers that one did, whichever process it was."""
 
     def reached(name: str, number: int) -> None:

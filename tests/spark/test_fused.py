@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from semel.client.values import ProducerIdentity
 from semel.spark import BadRow, Refused
 from semel.spark.sink.fused import as_records, check_numbers, shared
-from semel.spark.sink.sink import Sink, WriteJob, nothing_reached
+from semel.spark.sink.sink import Sink, WriteJob, no_step_hook
 from semel.spark.source.splits import Split
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -32,7 +32,7 @@ def test_all_partitions_of_one_number_are_one_tasks_and_empty_ones_nobodys() -> 
 
 
 def test_a_sink_with_too_few_partitions_is_named() -> None:
-    sink = Sink({}, "out", None, None, nothing_reached)
+    sink = Sink({}, "out", None, None, no_step_hook)
     job = WriteJob(sink, ProducerIdentity(1, 0, 2), 0, 0, 1, {"out": 2})
     check_numbers(job, {TopicPartition("in", 1): 5})
     with pytest.raises(BadRow, match=r"in has a partition 2, and out, .* has 2 partitions"):

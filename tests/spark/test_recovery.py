@@ -20,7 +20,7 @@ from semel.spark.checkpoint import Checkpoint
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Note
 from semel.spark.plan import QueryPlan
-from semel.spark.sink.sink import Sink, nothing_reached
+from semel.spark.sink.sink import Sink, no_step_hook
 from semel.spark.source.options import SourceOptions
 from semel.spark.starting import Start
 from semel.testing import Broker
@@ -60,7 +60,7 @@ class Job:
             "out",
             None,
             None,
-            nothing_reached,
+            no_step_hook,
         )
         plan = QueryPlan((SourceOptions.parse(options, is_streaming=True),), (), changes.get("is_stateful", False))
         self.start = Start(plan, sink, str(folder), ["value"], 1, None, 1)

@@ -14,8 +14,8 @@ import pytest
 from semel.errors import StateError
 from semel.spark import PipelineError, Refused, pipeline
 from semel.spark.rewinding import Rewind
-from semel.spark.sink.sink import Reached, nothing_reached
-from semel.spark.sinks.other_sinks import OtherSinks
+from semel.spark.sink.sink import StepHook, no_step_hook
+from semel.spark.sinks.side_sinks import SideSinks
 from semel.spark.starting import Start
 from semel.testing import Broker
 from tests.spark.test_sinks import POINTS, SIZE, PlannedBatches, Stopped, World, stops_at
@@ -32,7 +32,7 @@ class RewoundWorld(World):
         super().__init__(broker, folder)
         self.named = self.checkpoint
 
-    def start(self, reached: Reached = nothing_reached, **options: Any) -> Start:
+    def start(self, reached: StepHook = no_step_hook, **options: Any) -> Start:
         return super().start(reached, **options).in_generation(self.named)
 
     def rewind(self, to: str, *, is_confirmed: bool = True) -> Rewind:
@@ -78,7 +78,7 @@ def test_a_driver_that_stops_at_any_step_after_a_rewind_writes_once_more_and_no_
     assert group_offsets(world.broker, "jobs", "in")[0] == world.checkpoint.ends[-1]
 
 
-class LinesOfAllGenerations(OtherSinks):
+class LinesOfAllGenerations(SideSinks):
     """A planted bug: the ledger's lines are those of the generation before."""
 
     def prepare(self, *arguments: Any, **options: Any) -> None:

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from semel.spark import BadRow, Refused
-from semel.spark.decision import Place
-from semel.spark.sink.sink import Reached
+from semel.spark.decision import SourcePartition
+from semel.spark.sink.sink import StepHook
 from semel.spark.sinks import BatchSink, Files, Line, Owner, SinkBatch, SinkError, SinkFenced, SQLite
 from semel.types import TopicPartition
 from tools.patience import PATIENCE_MS
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 FIRST = Owner("jobs", 1000, 5)
 SECOND = Owner("jobs", 1000, 7)
 OTHER_ID = Owner("jobs", 12, 0)
-PLACE = Place("jobs", TopicPartition("in", 0))
+PARTITION = SourcePartition("jobs", TopicPartition("in", 0))
 
 
 def batch(number: int) -> SinkBatch:
-    return SinkBatch("the-query", number, {PLACE: 10 * (number + 1)})
+    return SinkBatch("the-query", number, {PARTITION: 10 * (number + 1)})
 
 
 def rows(*numbers: int, **options: Any) -> Any:
@@ -44,7 +44,7 @@ class Stopped(BaseException):
     """The driver is gone: nothing of it runs on."""
 
 
-def stops_at(point: str) -> Reached:
+def stops_at(point: str) -> StepHook:
     def reached(name: str, number: int) -> None:
         if name == point:
             raise Stopped

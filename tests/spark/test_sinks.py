@@ -32,10 +32,10 @@ from semel.spark.checkpoint import Checkpoint
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Batch
 from semel.spark.plan import QueryPlan
-from semel.spark.sink.sink import Reached, Sink, nothing_reached
+from semel.spark.sink.sink import Sink, StepHook, no_step_hook
 from semel.spark.sinks import BatchSink, Delta, Files, Iceberg, Owner, SinkBatch, SQLite
-from semel.spark.sinks.other_sinks import OtherSinks, check_deterministic
 from semel.spark.sinks.refused_rows import RefusedRow
+from semel.spark.sinks.side_sinks import SideSinks, check_deterministic
 from semel.spark.source.options import SourceOptions
 from semel.spark.starting import Start
 from semel.testing import Broker
@@ -121,7 +121,7 @@ class World:
             connection.execute("CREATE TABLE rows (number INTEGER)")
 
     def driver(
-        self, reached: Reached = nothing_reached, *, also: OtherSinks | None = None, transactional_id: str = "jobs"
+        self, reached: StepHook = no_step_hook, *, also: SideSinks | None = None, transactional_id: str = "jobs"
     ) -> MicroBatches:
         start = self.start(reached, also=also, transactional_id=transactional_id)
         driver = start.begin(self.checkpoint)
@@ -138,19 +138,19 @@ class World:
         return QueryPlan((SourceOptions.parse(options, is_streaming=True),), (), is_stateful=False)
 
     def start(
-        self, reached: Reached = nothing_reached, *, also: OtherSinks | None = None, transactional_id: str = "jobs"
+        self, reached: StepHook = no_step_hook, *, also: SideSinks | None = None, transactional_id: str = "jobs"
     ) -> Start:
         settings = {
             "bootstrap_servers": self.broker.bootstrap_servers,
             "transactional_id": transactional_id,
             "transaction_timeout_ms": 60_000,
         }
-        sinks = OtherSinks(self.sinks(reached)) if also is None else also
+        sinks = SideSinks(self.sinks(reached)) if also is None else also
         sink = Sink(settings, None, self.dead_letter_topic, None, reached)
         return Start(self.plan(), sink, "c", ["number"], 1, None, 2, also=sinks)
 
-    def sinks(self, reached: Reached = nothing_reached) -> list[BatchSink]:
-        def named(kind: str) -> Reached:
+    def sinks(self, reached: StepHook = no_step_hook) -> list[BatchSink]:
+        def named(kind: str) -> StepHook:
             return lambda point, number: reached(point.replace("sink", kind), number)
 
         return [
@@ -170,7 +170,7 @@ class World:
         finally:
             driver.close(timeout_ms=0)
 
-    def rows(self, number: int, reached: Reached) -> Any:
+    def rows(self, number: int, reached: StepHook) -> Any:
         begin = self.checkpoint.ends[number - 1] if number else self.checkpoint.begin
         numbers = pa.array(range(begin, self.checkpoint.ends[number]), pa.int64())
         table = pa.table({"number": numbers, "offset": numbers, "partition": pa.nulls(len(numbers), pa.int32())})
@@ -200,7 +200,7 @@ def world(broker: Broker, tmp_path: Path) -> World:
     return found
 
 
-def stops_at(point: str, batch_id: int) -> Reached:
+def stops_at(point: str, batch_id: int) -> StepHook:
     def reached(name: str, number: int) -> None:
         if (name, number) == (point, batch_id):
             raise Stopped(point)
@@ -258,7 +258,7 @@ def leave_out_rows_at_every_step(world: World) -> None:
     for number, point in enumerate(POINTS):
         with pytest.raises((Stopped, StateError)):
             world.run(world.driver(stops_at(point, number)), number + 1)
-    sinks = OtherSinks(world.sinks())
+    sinks = SideSinks(world.sinks())
     world.run(world.driver(also=sinks), len(POINTS) + 1)
     everything = range(world.checkpoint.ends[-1])
     left_out = [number for number in everything if number % 4 == 1]
@@ -314,7 +314,7 @@ class LineInAnotherCommit(SQLite):
         table = rows.toArrow()
         with self._transaction() as connection:
             self._stage(connection, table)
-            self._bring(connection, table.schema.names)
+            self._merge_staged(connection, table.schema.names)
         self._reached("sink staged", batch.batch_id)
         with self._transaction() as connection:
             self._put(connection, str(batch))
@@ -372,7 +372,7 @@ def test_the_planted_bug_of_a_ledger_without_fence_is_found(world: World) -> Non
 def test_progress_says_what_each_sink_took_and_what_it_had_already(world: World) -> None:
     with pytest.raises(Stopped):
         world.run(world.driver(stops_at("files staged", 0)), 1)
-    sinks = OtherSinks(world.sinks())
+    sinks = SideSinks(world.sinks())
     world.run(world.driver(also=sinks), 1)
     assert [(one.batch_id, one.sink, one.row_count, one.is_skipped) for one in sinks.recent] == [
         (0, "sqlite:rows", 0, True),
@@ -485,7 +485,7 @@ def test_a_ledger_that_was_deleted_is_refused_and_another_name_begins_where_the_
         connection.execute("DROP TABLE semel_ledger")
     with pytest.raises(Refused, match=r"sqlite:rows has no line .* the ledger was deleted"):
         world.driver()
-    renamed = OtherSinks([SQLite(world.database, "rows", name="again"), Files(world.folder)])
+    renamed = SideSinks([SQLite(world.database, "rows", name="again"), Files(world.folder)])
     world.run(world.driver(also=renamed), 3)
     world.assert_everything_is_there_once()
 
@@ -526,7 +526,7 @@ def test_a_checkpoint_that_cuts_the_input_elsewhere_stops_before_anything_is_wri
 
 def test_two_sinks_with_one_name_are_refused(world: World) -> None:
     with pytest.raises(Refused, match="two sinks of also= are called 'files:rows'"):
-        OtherSinks([Files(world.folder), Files(world.folder)])
+        SideSinks([Files(world.folder), Files(world.folder)])
 
 
 def test_a_stateful_query_ends_in_a_topic_a_table_a_folder_and_two_lakes_that_agree_after_a_stop_between_them(

@@ -15,7 +15,7 @@ from semel.client.machine.producer.murmur2 import positive_murmur2
 from semel.client.values import ProducerIdentity
 from semel.errors import KafkaError
 from semel.spark.sink.row_partitioning import BadRow, RowPartitioner
-from semel.spark.sink.sink import Sink, WriteJob, nothing_reached
+from semel.spark.sink.sink import Sink, WriteJob, no_step_hook
 from semel.spark.sink.writing import write
 from semel.testing import Broker
 from tests.spark.topics import committed, create
@@ -24,7 +24,7 @@ from tools.patience import PATIENCE_S
 
 def job(broker: Broker, identity: ProducerIdentity, *, writers: int = 2, **changes: Any) -> WriteJob:
     settings = {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "jobs"}
-    chosen = {"topic": None, "dead_letter_topic": None, "partitioner": None, "reached": nothing_reached, **changes}
+    chosen = {"topic": None, "dead_letter_topic": None, "partitioner": None, "reached": no_step_hook, **changes}
     return WriteJob(Sink(settings, **chosen), identity, 0, 1_000, writers, {})
 
 
@@ -57,8 +57,8 @@ def test_a_partition_has_one_writer_whatever_the_topic(broker: Broker, owner: Pr
     topics = [topic for topic in ("out", "other") for _ in range(30)]
     batch = rows(*({"topic": topic, "key": b"%d" % number, "value": b"v"} for number, topic in enumerate(topics)))
     result = partitioned(broker, owner, batch, writers=3)
-    places = set(zip(*(result.column(name).to_pylist() for name in ("topic", "partition", "writer")), strict=True))
-    assert len(places) == 4
+    written = set(zip(*(result.column(name).to_pylist() for name in ("topic", "partition", "writer")), strict=True))
+    assert len(written) == 4
 
 
 def test_rows_without_a_key_stay_together_and_a_said_partition_is_obeyed(broker: Broker, owner: Producer) -> None:

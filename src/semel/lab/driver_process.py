@@ -17,7 +17,7 @@ from typing import Final
 
 from semel.blocking import Admin, Producer
 from semel.client.values import OffsetAndMetadata
-from semel.spark.decision import Batch, Note, Place, Run, decide
+from semel.spark.decision import Batch, Note, Run, SourcePartition, decide
 from semel.types import TopicPartition
 
 GROUP: Final = "totals"
@@ -28,7 +28,7 @@ NO_BATCH: Final = str(Note("", -1, begin=0))
 STEPS: Final = ("planned", "written", "written, and its offsets are sent", "committed")
 RUNS, SKIPS, DONE = "runs", "skips", "done"
 
-_PLACE: Final = Place(GROUP, INPUT)
+_PLACE: Final = SourcePartition(GROUP, INPUT)
 _QUERY: Final = "query-1"
 _ID: Final = "totals-pipeline"
 _CLIENT: Final = "driver"
@@ -43,7 +43,7 @@ def main(servers: str, first: str, last: str, kind: str) -> int:
         for number in range(int(first), int(last) + 1):
             batch = Batch(_QUERY, number, {_PLACE: number}, {_PLACE: number + 1})
             listed = admin.groups.list_offsets(GROUP, require_stable=True)
-            decision = decide(batch, {Place(GROUP, partition): at for partition, at in listed.items()})
+            decision = decide(batch, {SourcePartition(GROUP, partition): at for partition, at in listed.items()})
             is_run = isinstance(decision, Run)
             _say(number, RUNS if is_run else SKIPS)
             run = _plain(servers, admin, number) if producer is None else _transaction(producer, number)

@@ -25,7 +25,7 @@ from semel.errors import AbortableError, FatalError, ProducerFenced, SemelError,
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.claim import Claim
 from semel.spark.cluster import Cluster
-from semel.spark.decision import Batch, Note, Place, Run, Skip, Stop, begins, decide
+from semel.spark.decision import Batch, Note, Run, Skip, SourcePartition, Stop, batch_zero_offsets, decide
 from semel.spark.errors import BrokersAway, PipelineError, Superseded, sentence_of
 from semel.spark.plan import QueryPlan
 from semel.spark.progress import BatchOutput
@@ -35,9 +35,9 @@ from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sink.sink import Sink, WriteJob
 from semel.spark.sink.stage import write_rows
 from semel.spark.sinks.ledger import LedgerMismatch
-from semel.spark.sinks.other_sinks import OtherSinks, computed_once
 from semel.spark.sinks.protocol import SinkError, SinkFenced
 from semel.spark.sinks.refused_rows import RefusedRow
+from semel.spark.sinks.side_sinks import SideSinks, computed_once
 from semel.spark.source.offsets import Offsets
 from semel.spark.source.reading import first_headers
 from semel.spark.source.splits import Split
@@ -79,20 +79,20 @@ class MicroBatches:
         claim: Claim,
         cluster: Cluster,
         checkpoint: Checkpoint,
-        committed: Mapping[Place, OffsetAndMetadata],
+        committed: Mapping[SourcePartition, OffsetAndMetadata],
         columns: list[str],
         slots: int,
         writers: int | None,
         attempts: int,
         arrow: Transform | None = None,
-        also: OtherSinks | None = None,
+        also: SideSinks | None = None,
         generation: int = 0,
         spans: Spans | None = None,
     ) -> None:
         self._arrow = arrow
         self._spans = spans
         self._generation = generation
-        self._also = also or OtherSinks()
+        self._also = also or SideSinks()
         self._plan = plan
         self._sink = sink
         self._claim = claim
@@ -109,8 +109,8 @@ class MicroBatches:
         self._written: deque[tuple[int, int, int]] = deque(maxlen=_RECENT_MAX)
         """For each of the last batches: its number, the rows written to topics, and how many of these went to the
         dead-letter topic."""
-        self._telling = Lock()
-        self._is_told = False
+        self._failure_lock = Lock()
+        self._is_logged = False
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         try:
@@ -119,16 +119,16 @@ class MicroBatches:
             except TimedOut as error:
                 raise BrokersAway(error, "outage_timeout_ms", self._sink.settings.get("max_block_ms")) from error
         except (PipelineError, Refused, SemelError) as error:
-            self.tell(error)  # Before Spark wraps the error into its own.
+            self.log_failure(error)  # Before Spark wraps the error into its own.
             raise
 
-    def tell(self, error: Exception) -> None:
+    def log_failure(self, error: Exception) -> None:
         """Log in one line why the pipeline stops. Only the first call logs. ``error`` may be Spark's, with ours in its
         text."""
-        with self._telling:
-            if not self._is_told:
+        with self._failure_lock:
+            if not self._is_logged:
                 log.error("the pipeline %r stops: %s", self._sink.settings["transactional_id"], sentence_of(error))
-            self._is_told = True
+            self._is_logged = True
 
     def output(self, batch_id: int) -> BatchOutput:
         """Return how many rows one of the last batches wrote, with metrics of each sink."""
@@ -150,7 +150,7 @@ class MicroBatches:
             case Skip():
                 log.info("batch %d is committed already: nothing is written", batch_id)
                 if self._plan.is_stateful:
-                    _run_into_nothing(df)
+                    _update_state_only(df)
             case Stop(reason):
                 raise PipelineError(reason)
             case Run():
@@ -173,8 +173,8 @@ class MicroBatches:
         before = self._ends_of(batch_id - 1, "where it begins") if batch_id > 0 else None
         ends = self._ends_of(batch_id, "which is to be run")
         self._ends = (batch_id, ends)
-        start = begins(self._committed) if before is None else self._plan.places(before)
-        return Batch(self._query_id, batch_id, start, self._plan.places(ends))
+        start = batch_zero_offsets(self._committed) if before is None else self._plan.source_offsets(before)
+        return Batch(self._query_id, batch_id, start, self._plan.source_offsets(ends))
 
     def _ends_of(self, batch_id: int, why: str) -> list[Offsets]:
         if self._ends is not None and self._ends[0] == batch_id:
@@ -192,12 +192,12 @@ class MicroBatches:
         if self._spans is None:
             return nullcontext()
         splits = [
-            Split(place.topic_partition, batch.start[place], end)
-            for place, end in batch.end.items()
-            if place in batch.start
+            Split(partition.topic_partition, batch.start[partition], end)
+            for partition, end in batch.end.items()
+            if partition in batch.start
         ]
         senders = first_headers(splits, self._cluster, count_max=_SENDERS_MAX)
-        topics = {place.topic_partition.topic for place in batch.end}
+        topics = {partition.topic_partition.topic for partition in batch.end}
         return self._spans.processing_batch(batch.batch_id, topics, batch.offset_count, senders)
 
     # Attempts
@@ -298,11 +298,15 @@ class MicroBatches:
         first = batch.start if batch.batch_id == 0 else {}
         owner = self._sink.settings["transactional_id"]
         offsets = {
-            place: OffsetAndMetadata(
+            partition: OffsetAndMetadata(
                 offset,
-                str(Note(batch.query_id, batch.batch_id, first.get(place), self._also.names, owner, self._generation)),
+                str(
+                    Note(
+                        batch.query_id, batch.batch_id, first.get(partition), self._also.names, owner, self._generation
+                    )
+                ),
             )
-            for place, offset in batch.end.items()
+            for partition, offset in batch.end.items()
         }
         self._claim.send_offsets(offsets, self._committed, self._cluster)
         reached("offsets sent", batch.batch_id)
@@ -332,7 +336,7 @@ class MicroBatches:
         is_computed = self._also.write(df, batch)
         self._sink.reached("sinks written", batch.batch_id)
         if self._sink.topic is None and self._plan.is_stateful and not is_computed:
-            _run_into_nothing(df)
+            _update_state_only(df)
         return []
 
     def _send_refused(self, refused: list[RefusedRow], written: list[Row]) -> None:
@@ -396,7 +400,7 @@ class MicroBatches:
             ) from error
 
 
-def _run_into_nothing(df: DataFrame) -> None:
+def _update_state_only(df: DataFrame) -> None:
     """Compute the batch and discard its rows, so that a stateful query updates its state for a batch that every
     output already has."""
     df.write.format("noop").mode("overwrite").save()

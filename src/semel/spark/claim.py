@@ -17,7 +17,7 @@ from semel.blocking import Producer
 from semel.client.values import OffsetAndMetadata, ProducerIdentity
 from semel.errors import AuthorizationFailed, ProducerFenced
 from semel.spark.cluster import Cluster, outages_of_process
-from semel.spark.decision import Note, Place, by_group
+from semel.spark.decision import Note, SourcePartition, by_group
 from semel.spark.errors import PipelineError, Superseded
 from semel.spark.refusals import Refused
 
@@ -66,8 +66,8 @@ class Claim:
 
     def send_offsets(
         self,
-        offsets: Mapping[Place, OffsetAndMetadata],
-        committed: Mapping[Place, OffsetAndMetadata],
+        offsets: Mapping[SourcePartition, OffsetAndMetadata],
+        committed: Mapping[SourcePartition, OffsetAndMetadata],
         cluster: Cluster,
     ) -> None:
         """Send offsets to the open transaction. When this returns, the transaction may be committed.
@@ -80,8 +80,12 @@ class Claim:
         for group_id, own in by_group(offsets).items():
             self._confirm(group_id, cluster)
             found = cluster.committed(group_id, own, stable=False)
-            expected = {place: at for place, at in committed.items() if place in offsets and place.group_id == group_id}
-            at = {Place(group_id, topic_partition): one for topic_partition, one in found.items()}
+            expected = {
+                partition: at
+                for partition, at in committed.items()
+                if partition in offsets and partition.group_id == group_id
+            }
+            at = {SourcePartition(group_id, topic_partition): one for topic_partition, one in found.items()}
             check_unchanged(expected, at, self._transactional_id)
 
     def confirm(self, cluster: Cluster) -> None:
@@ -119,25 +123,27 @@ class Claim:
 
 
 def check_unchanged(
-    expected: Mapping[Place, OffsetAndMetadata], found: Mapping[Place, OffsetAndMetadata], transactional_id: str
+    expected: Mapping[SourcePartition, OffsetAndMetadata],
+    found: Mapping[SourcePartition, OffsetAndMetadata],
+    transactional_id: str,
 ) -> None:
     """Check that the committed offsets are those that this pipeline last read or committed.
 
     Raises ``Superseded`` if another pipeline has committed since, and ``PipelineError`` if any other client has.
     """
-    for place in dict.fromkeys([*expected, *found]):
-        before, now = expected.get(place), found.get(place)
+    for partition in dict.fromkeys([*expected, *found]):
+        before, now = expected.get(partition), found.get(partition)
         # An offset that has expired or was deleted in the meantime is committed again. It is no sign of another
         # pipeline, since this one has the fence.
         if now is None or _said(before) == _said(now):
             continue
         note = Note.parse(now.metadata)
         if note is not None and note.owner not in (None, transactional_id):
-            raise Superseded(_taken_over(place.group_id, transactional_id, found.values()))
+            raise Superseded(_taken_over(partition.group_id, transactional_id, found.values()))
         was = before.offset if before is not None else "no offset"
         raise PipelineError(
-            f"{place.topic_partition} of group {place.group_id!r} was at {was} and is at {now.offset} now: "
-            f"{_culprit(note)}. Nothing of this batch was committed. Give the pipeline a group of its own"
+            f"{partition.topic_partition} of group {partition.group_id!r} was at {was} and is at {now.offset} now: "
+            f"{_committed_by(note)}. Nothing of this batch was committed. Give the pipeline a group of its own"
         )
 
 
@@ -146,7 +152,7 @@ def _said(at: OffsetAndMetadata | None) -> tuple[int, str] | None:
     return None if at is None else (at.offset, at.metadata)
 
 
-def _culprit(note: Note | None) -> str:
+def _committed_by(note: Note | None) -> str:
     if note is None:
         return "a consumer or a tool that is no pipeline committed it"
     return "another driver committed it, of a version that does not fence its group"

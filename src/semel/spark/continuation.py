@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from semel.client.values import OffsetAndMetadata
-from semel.spark.decision import Batch, Note, Place, Skip, Stop, begins, decide
+from semel.spark.decision import Batch, Note, Skip, SourcePartition, Stop, batch_zero_offsets, decide
 
 _RECOVER: Final = (
     "`semel pipeline recover FILE`, or recover() of the pipeline, says what either choice would write again, and sets "
@@ -27,9 +27,9 @@ class LastBatch:
     query_id: str
     batch_id: int
     planned_ms: int
-    start: Mapping[Place, int] | None
+    start: Mapping[SourcePartition, int] | None
     """The offsets where the batch begins; ``None`` for batch 0, whose start Spark does not write down."""
-    end: Mapping[Place, int]
+    end: Mapping[SourcePartition, int]
     is_done: bool
     """Whether Spark's commit log has the batch."""
 
@@ -58,14 +58,14 @@ class LastBatch:
 
     def offsets(
         self, *, is_written: bool, owner: str, sinks: tuple[str, ...] = (), generation: int = 0
-    ) -> dict[Place, OffsetAndMetadata] | None:
+    ) -> dict[SourcePartition, OffsetAndMetadata] | None:
         """Return the offsets, with notes, that the group should have: behind the batch if it was written, else before
         it. ``None`` if they are not known."""
         at, batch_id = (self.end, self.batch_id) if is_written else (self.start, self.batch_id - 1)
         if at is None:
             return None
         note = str(Note(self.query_id, batch_id, sinks=sinks, owner=owner, generation=generation))
-        return {place: OffsetAndMetadata(offset, note) for place, offset in at.items()}
+        return {partition: OffsetAndMetadata(offset, note) for partition, offset in at.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +89,28 @@ Continuation: TypeAlias = Continue | Restore | Refuse
 
 
 def continuation(
-    last: LastBatch, committed: Mapping[Place, OffsetAndMetadata], *, may_have_expired: bool, is_stateful: bool
+    last: LastBatch,
+    committed: Mapping[SourcePartition, OffsetAndMetadata],
+    *,
+    may_have_expired: bool,
+    is_stateful: bool,
 ) -> Continuation:
     """Decide what a start does with this checkpoint and these committed offsets.
 
     ``may_have_expired``: the last batch is so long ago that the broker may have removed the group's offsets. Offsets
     that are missing sooner were deleted, or the group is another: then the user has to decide.
     """
-    at = {place: committed[place].offset for place in last.end if place in committed}
+    at = {partition: committed[partition].offset for partition in last.end if partition in committed}
     if not at:
         return Restore() if last.is_done and may_have_expired else Refuse(_no_offsets(last), _RECOVER)
-    strangers = [place for place in at if Note.parse(committed[place].metadata) is None]
-    if strangers:
+    foreign_commits = [partition for partition in at if Note.parse(committed[partition].metadata) is None]
+    if foreign_commits:
         return Refuse(
-            f"the offset of {_named(strangers[0])} was committed by something that is no pipeline: a consumer of this "
-            f"group, or a tool that has set it. The checkpoint is at batch {last.batch_id}",
+            f"the offset of {_named(foreign_commits[0])} was committed by something that is no pipeline: a consumer "
+            f"of this group, or a tool that has set it. The checkpoint is at batch {last.batch_id}",
             _RECOVER,
         )
-    begin = last.end if last.is_done else last.start if last.start is not None else begins(committed)
+    begin = last.end if last.is_done else last.start if last.start is not None else batch_zero_offsets(committed)
     if last.is_done:
         goes_on = at == dict(last.end)
     else:
@@ -116,7 +120,7 @@ def continuation(
         goes_on = not isinstance(decision, Stop) and (not isinstance(decision, Skip) or at == dict(last.end))
     if goes_on:
         return Continue()
-    is_ahead = all(place in at and at[place] >= end for place, end in last.end.items())
+    is_ahead = all(partition in at and at[partition] >= end for partition, end in last.end.items())
     return Refuse(_elsewhere(last, begin, committed, is_ahead), _remedy(is_ahead, is_stateful))
 
 
@@ -144,7 +148,7 @@ def _remedy(is_ahead: bool, is_stateful: bool) -> str:
 
 
 def _no_offsets(last: LastBatch) -> str:
-    groups = " and ".join(repr(group_id) for group_id in sorted({place.group_id for place in last.end}))
+    groups = " and ".join(repr(group_id) for group_id in sorted({partition.group_id for partition in last.end}))
     known = (
         f"Spark's commit log says that batch {last.batch_id} was written"
         if last.is_done
@@ -157,23 +161,29 @@ def _no_offsets(last: LastBatch) -> str:
 
 
 def _elsewhere(
-    last: LastBatch, begin: Mapping[Place, int], committed: Mapping[Place, OffsetAndMetadata], is_ahead: bool
+    last: LastBatch,
+    begin: Mapping[SourcePartition, int],
+    committed: Mapping[SourcePartition, OffsetAndMetadata],
+    is_ahead: bool,
 ) -> str:
-    def at(place: Place) -> int | None:
-        return committed[place].offset if place in committed else None
+    def at(partition: SourcePartition) -> int | None:
+        return committed[partition].offset if partition in committed else None
 
-    place = next((place for place in last.end if at(place) != begin.get(place)), next(iter(last.end)))
-    note = Note.parse(committed[place].metadata) if place in committed else None
+    partition = next(
+        (partition for partition in last.end if at(partition) != begin.get(partition)), next(iter(last.end))
+    )
+    note = Note.parse(committed[partition].metadata) if partition in committed else None
     by = ""
     if note is not None and note.query_id:
         by = f", by batch {note.batch_id} of {'this' if note.query_id == last.query_id else 'another'} checkpoint"
     return (
-        f"the checkpoint goes on from {_named(place)} at {begin.get(place, 'no offset')}, with batch "
-        f"{last.batch_id + last.is_done}, and the group is at {'no offset' if at(place) is None else at(place)}{by}: "
+        f"the checkpoint goes on from {_named(partition)} at {begin.get(partition, 'no offset')}, with batch "
+        f"{last.batch_id + last.is_done}, and the group is at "
+        f"{'no offset' if at(partition) is None else at(partition)}{by}: "
         + ("the checkpoint is an older copy" if is_ahead else "the group's offsets were set back")
         + ", or it is another query's"
     )
 
 
-def _named(place: Place) -> str:
-    return f"{place.topic_partition} of group {place.group_id!r}"
+def _named(partition: SourcePartition) -> str:
+    return f"{partition.topic_partition} of group {partition.group_id!r}"

@@ -16,24 +16,26 @@ from semel.inspection.pipeline_note import Note as Note
 from semel.types import TopicPartition
 
 
-class Place(NamedTuple):
+class SourcePartition(NamedTuple):
     """One partition of one source of the query. Two sources may read the same topic, with different groups."""
 
     group_id: str
     topic_partition: TopicPartition
 
 
-def by_group(offsets: Mapping[Place, OffsetAndMetadata]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+def by_group(
+    offsets: Mapping[SourcePartition, OffsetAndMetadata],
+) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
     groups: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
-    for place, at in sorted(offsets.items(), key=lambda entry: entry[0]):
-        groups.setdefault(place.group_id, {})[place.topic_partition] = at
+    for partition, at in sorted(offsets.items(), key=lambda entry: entry[0]):
+        groups.setdefault(partition.group_id, {})[partition.topic_partition] = at
     return groups
 
 
-def begins(committed: Mapping[Place, OffsetAndMetadata]) -> dict[Place, int]:
+def batch_zero_offsets(committed: Mapping[SourcePartition, OffsetAndMetadata]) -> dict[SourcePartition, int]:
     """Return where batch 0 begins, for the partitions whose notes say so."""
-    notes = {place: Note.parse(at.metadata) for place, at in committed.items()}
-    return {place: note.begin for place, note in notes.items() if note is not None and note.begin is not None}
+    notes = {partition: Note.parse(at.metadata) for partition, at in committed.items()}
+    return {partition: note.begin for partition, note in notes.items() if note is not None and note.begin is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,8 @@ class Batch:
 
     query_id: str
     batch_id: int
-    start: Mapping[Place, int]
-    end: Mapping[Place, int]
+    start: Mapping[SourcePartition, int]
+    end: Mapping[SourcePartition, int]
 
     @property
     def is_empty(self) -> bool:
@@ -52,7 +54,7 @@ class Batch:
     @property
     def offset_count(self) -> int:
         """The largest number of records that the batch can read."""
-        return sum(end - self.start.get(place, 0) for place, end in self.end.items())
+        return sum(end - self.start.get(partition, 0) for partition, end in self.end.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +75,18 @@ class Stop:
 Decision: TypeAlias = Run | Skip | Stop
 
 
-def decide(batch: Batch, committed: Mapping[Place, OffsetAndMetadata]) -> Decision:
-    at = {place: committed[place].offset for place in batch.end if place in committed}
-    notes = {place: Note.parse(committed[place].metadata) for place in at}
-    strangers = [place for place, note in notes.items() if note is None]
-    if strangers:
-        return Stop(_foreign(batch, strangers))
-    is_past = all(place in at and at[place] >= end for place, end in batch.end.items())
+def decide(batch: Batch, committed: Mapping[SourcePartition, OffsetAndMetadata]) -> Decision:
+    at = {partition: committed[partition].offset for partition in batch.end if partition in committed}
+    notes = {partition: Note.parse(committed[partition].metadata) for partition in at}
+    foreign_commits = [partition for partition, note in notes.items() if note is None]
+    if foreign_commits:
+        return Stop(_foreign(batch, foreign_commits))
+    is_past = all(partition in at and at[partition] >= end for partition, end in batch.end.items())
     batches = [note.batch_id for note in notes.values() if note is not None and note.query_id == batch.query_id]
     if max(batches, default=-1) >= batch.batch_id:
         return Skip() if is_past else Stop(_difference(batch, batch.end, at))
-    runs_backwards = any(batch.start.get(place, 0) > end for place, end in batch.end.items())
-    starts = {place: batch.start[place] for place in batch.end if place in batch.start}
+    runs_backwards = any(batch.start.get(partition, 0) > end for partition, end in batch.end.items())
+    starts = {partition: batch.start[partition] for partition in batch.end if partition in batch.start}
     if at == starts and not runs_backwards:
         return Run()
     if is_past and not batches and not batch.is_empty:
@@ -92,20 +94,20 @@ def decide(batch: Batch, committed: Mapping[Place, OffsetAndMetadata]) -> Decisi
     return Stop(_difference(batch, batch.start, at))
 
 
-def _foreign(batch: Batch, places: list[Place]) -> str:
-    named = ", ".join(str(place.topic_partition) for place in places[:5])
+def _foreign(batch: Batch, partitions: list[SourcePartition]) -> str:
+    named = ", ".join(str(partition.topic_partition) for partition in partitions[:5])
     return (
-        f"batch {batch.batch_id}: the offsets of group {places[0].group_id!r} on {named} were committed by something "
-        "that is no pipeline. Give the pipeline a group of its own. Nothing was written"
+        f"batch {batch.batch_id}: the offsets of group {partitions[0].group_id!r} on {named} were committed by "
+        "something that is no pipeline. Give the pipeline a group of its own. Nothing was written"
     )
 
 
-def _difference(batch: Batch, expected: Mapping[Place, int], at: Mapping[Place, int]) -> str:
+def _difference(batch: Batch, expected: Mapping[SourcePartition, int], at: Mapping[SourcePartition, int]) -> str:
     wrong = [
-        f"{place.topic_partition} of group {place.group_id!r} is at {at.get(place, 'no offset')}, "
-        f"not at {expected.get(place, 'no offset')}"
-        for place in batch.end
-        if at.get(place) != expected.get(place)
+        f"{partition.topic_partition} of group {partition.group_id!r} is at {at.get(partition, 'no offset')}, "
+        f"not at {expected.get(partition, 'no offset')}"
+        for partition in batch.end
+        if at.get(partition) != expected.get(partition)
     ]
     return (
         f"batch {batch.batch_id} begins where the group is not: {'; '.join(wrong[:5])}"

@@ -35,9 +35,9 @@ from semel.spark.refusals import (
 from semel.spark.remote import RemoteBatches, is_remote, plan_of
 from semel.spark.rewinding import Rewind
 from semel.spark.sink.fused import Transform, check_fused
-from semel.spark.sink.sink import Reached, Sink, nothing_reached, sink_columns
-from semel.spark.sinks.other_sinks import OtherSinks, SinkProgress
+from semel.spark.sink.sink import Sink, StepHook, no_step_hook, sink_columns
 from semel.spark.sinks.protocol import BatchSink
+from semel.spark.sinks.side_sinks import SideSinks, SinkProgress
 from semel.spark.source.options import OUTAGE_TIMEOUT_MS, PREFIX
 from semel.spark.source.source import SemelDataSource
 from semel.spark.starting import Start
@@ -75,7 +75,7 @@ def pipeline(
     attempts: int = 3,
     outage_timeout_ms: int = OUTAGE_TIMEOUT_MS,
     tracer_provider: TracerProvider | None = None,
-    reached: Reached = nothing_reached,
+    reached: StepHook = no_step_hook,
     **settings: Any,
 ) -> Pipeline:
     """A pipeline that writes ``df`` and commits what it consumed, in one transaction for each micro-batch.
@@ -118,7 +118,7 @@ def pipeline(
         writers,
         attempts,
         arrow,
-        OtherSinks(also),
+        SideSinks(also),
         tracer_provider,
     )
 
@@ -134,7 +134,7 @@ class Pipeline:
     writers: int | None
     attempts: int
     arrow: Transform | None = None
-    also: OtherSinks = field(default_factory=OtherSinks)
+    also: SideSinks = field(default_factory=SideSinks)
     tracer_provider: TracerProvider | None = None
 
     def start(self) -> StreamingQuery:
@@ -153,7 +153,7 @@ class Pipeline:
                 sources=[f"semel[{source.subscription}]" for source in start.plan.sources],
                 sink=self._sink_name,
                 output=batches.output,
-                told=batches.tell,
+                on_failure=batches.log_failure,
             )
         except BaseException:
             batches.close(timeout_ms=0)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from semel.spark.decision import Place
+from semel.spark.decision import SourcePartition
 from semel.spark.source.offsets import Offsets
 from semel.spark.source.options import SourceOptions
 
@@ -51,11 +51,11 @@ class QueryPlan:
     def group_ids(self) -> set[str]:
         return {source.group_id for source in self.sources if source.group_id is not None}
 
-    def places(self, ends: Sequence[Offsets]) -> dict[Place, int]:
+    def source_offsets(self, ends: Sequence[Offsets]) -> dict[SourcePartition, int]:
         """Return the offsets of all sources by group and partition. ``ends`` has one entry for each source, in the
         order of Spark's offset log."""
         return {
-            Place(source.group_id or "", topic_partition): offset
+            SourcePartition(source.group_id or "", topic_partition): offset
             for source, offsets in zip(self.sources, ends, strict=True)
             for topic_partition, offset in offsets.items()
         }

@@ -68,8 +68,8 @@ class BatchOutput:
 class PipelineQuery(StreamingQuery):
     """Spark's query, with a progress that names sources and sink, and has the lag of the sources and the rows written.
 
-    ``output`` returns what a batch has written. ``told`` is called with an error that ends the query, before it is
-    raised to the caller.
+    ``output`` returns what a batch has written. ``on_failure`` is called with an error that ends the query, before
+    it is raised to the caller.
     """
 
     def __init__(
@@ -79,13 +79,13 @@ class PipelineQuery(StreamingQuery):
         sources: Sequence[str],
         sink: str,
         output: Callable[[int], BatchOutput],
-        told: Callable[[StreamingQueryException], None],
+        on_failure: Callable[[StreamingQueryException], None],
     ) -> None:
         super().__init__(query._jsq)
         self._sources = sources
         self._sink = sink
         self._output = output
-        self._told = told
+        self._on_failure = on_failure
 
     @property
     def recentProgress(self) -> list[StreamingQueryProgress]:  # noqa: N802 (Spark's name)
@@ -100,14 +100,14 @@ class PipelineQuery(StreamingQuery):
         try:
             return super().awaitTermination(timeout)
         except StreamingQueryException as error:
-            self._told(error)
+            self._on_failure(error)
             raise
 
     def processAllAvailable(self) -> None:  # noqa: N802
         try:
             super().processAllAvailable()
         except StreamingQueryException as error:
-            self._told(error)
+            self._on_failure(error)
             raise
 
     def _completed(self, progress: StreamingQueryProgress) -> StreamingQueryProgress:
@@ -132,7 +132,7 @@ def behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return {}
     ends = from_spark(end)
-    behind = [max(0, offset - ends.get(place, 0)) for place, offset in from_spark(latest).items()]
+    behind = [max(0, offset - ends.get(topic_partition, 0)) for topic_partition, offset in from_spark(latest).items()]
     if not behind:
         return {}
     return {

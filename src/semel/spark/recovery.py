@@ -14,7 +14,7 @@ from semel.errors import SemelError
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.cluster import Cluster
 from semel.spark.continuation import Continuation, Continue, LastBatch, Refuse, Restore
-from semel.spark.decision import Place
+from semel.spark.decision import SourcePartition
 from semel.spark.plan import QueryPlan
 
 _RETENTION = "offsets.retention.minutes"
@@ -36,8 +36,8 @@ def last_batch(checkpoint: Checkpoint, plan: QueryPlan) -> LastBatch | None:
         query_id=checkpoint.query_id() or "",
         batch_id=batch_id,
         planned_ms=checkpoint.planned_ms(batch_id),
-        start=None if starts is None else plan.places(starts),
-        end=plan.places(ends),
+        start=None if starts is None else plan.source_offsets(starts),
+        end=plan.source_offsets(ends),
         is_done=checkpoint.is_done(batch_id),
     )
 
@@ -57,7 +57,7 @@ class Recovery:
     """What is known about the last batch of a pipeline, and what its next start would do."""
 
     last: LastBatch
-    committed: Mapping[Place, OffsetAndMetadata]
+    committed: Mapping[SourcePartition, OffsetAndMetadata]
     continuation: Continuation
 
     @property

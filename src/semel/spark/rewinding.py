@@ -14,10 +14,9 @@ from typing import Final
 
 from semel.client.values import OffsetAndMetadata
 from semel.spark.checkpoint import Checkpoint
-from semel.spark.decision import Note, Place
+from semel.spark.decision import Note, SourcePartition
 from semel.spark.refusals import Refused
-from semel.spark.source.offsets import AtTime, parse_place
-from semel.spark.source.offsets import Place as Where
+from semel.spark.source.offsets import AtTime, OffsetRangeLimit, parse_offsets_option
 
 _FOLDER: Final = "generations"
 _OPTION: Final = "the place to rewind to"
@@ -28,7 +27,7 @@ _BEFORE_THE_FIRST: Final = -1
 class Move:
     """The move of one partition: the group's committed offset, and the offset at which it begins again."""
 
-    place: Place
+    partition: SourcePartition
     committed: int
     target: int
 
@@ -78,17 +77,17 @@ class Rewind:
             found.append("the query keeps state, which begins empty: totals are of what comes from there on")
         return found
 
-    def offsets(self, owner: str) -> dict[Place, OffsetAndMetadata]:
+    def offsets(self, owner: str) -> dict[SourcePartition, OffsetAndMetadata]:
         """Return the offsets to commit: the start of the new generation, with notes that name no sink."""
         return {
-            move.place: OffsetAndMetadata(
+            move.partition: OffsetAndMetadata(
                 move.target, str(Note("", _BEFORE_THE_FIRST, move.target, owner=owner, generation=self.generation))
             )
             for move in self.moves
         }
 
 
-def parse_target(text: str) -> Where:
+def parse_target(text: str) -> OffsetRangeLimit:
     """Parse the place to rewind to: ``earliest``, ``latest``, offsets as in ``startingOffsets``, or a time.
 
     Raises ``Refused``.
@@ -96,7 +95,7 @@ def parse_target(text: str) -> Where:
     said = text.strip()
     try:
         if said.lower() in ("earliest", "latest") or said.startswith("{"):
-            return parse_place(_OPTION, said)
+            return parse_offsets_option(_OPTION, said)
         if said.isascii() and said.isdigit():
             return AtTime(int(said), or_latest=True)
         moment = datetime.fromisoformat(said)
@@ -112,10 +111,10 @@ def parse_target(text: str) -> Where:
 
 
 def moves_to(
-    targets: Mapping[Place, int],
-    committed: Mapping[Place, OffsetAndMetadata],
-    begins: Mapping[Place, int],
-    ends: Mapping[Place, int],
+    targets: Mapping[SourcePartition, int],
+    committed: Mapping[SourcePartition, OffsetAndMetadata],
+    begins: Mapping[SourcePartition, int],
+    ends: Mapping[SourcePartition, int],
 ) -> tuple[Move, ...]:
     """Return the move of each partition to its target.
 
@@ -123,13 +122,13 @@ def moves_to(
     not between them.
     """
     moves = []
-    for place, target in sorted(targets.items()):
-        if not begins[place] <= target <= ends[place]:
+    for partition, target in sorted(targets.items()):
+        if not begins[partition] <= target <= ends[partition]:
             raise Refused(
-                f"{place.topic_partition} has offsets from {begins[place]} up to {ends[place]}, and not {target}: "
-                "rewind to one of these"
+                f"{partition.topic_partition} has offsets from {begins[partition]} up to {ends[partition]}, and not "
+                f"{target}: rewind to one of these"
             )
-        moves.append(Move(place, committed[place].offset if place in committed else target, target))
+        moves.append(Move(partition, committed[partition].offset if partition in committed else target, target))
     return tuple(moves)
 
 

@@ -33,7 +33,7 @@ from semel.spark.continuation import (
     continuation,
     retention_notice,
 )
-from semel.spark.decision import Note, Place
+from semel.spark.decision import Note, SourcePartition
 from semel.spark.plan import QueryPlan
 from semel.spark.recovery import Recovery, last_batch, offsets_kept_ms
 from semel.spark.refusals import (
@@ -57,10 +57,9 @@ from semel.spark.rewinding import (
 )
 from semel.spark.sink.fused import Transform
 from semel.spark.sink.sink import Sink
-from semel.spark.sinks.other_sinks import OtherSinks
 from semel.spark.sinks.protocol import Owner, groups_key
-from semel.spark.source.offsets import Earliest, Latest, resolve
-from semel.spark.source.offsets import Place as Where
+from semel.spark.sinks.side_sinks import SideSinks
+from semel.spark.source.offsets import Earliest, Latest, OffsetRangeLimit, resolve
 from semel.spark.source.options import SourceOptions
 from semel.spark.source.source import starting_offsets
 from semel.types import TopicPartition
@@ -86,7 +85,7 @@ class Start:
     writers: int | None
     attempts: int
     arrow: Transform | None = None
-    also: OtherSinks = field(default_factory=OtherSinks)
+    also: SideSinks = field(default_factory=SideSinks)
     generation: int = 0
     """How often the pipeline was rewound. It says which checkpoint counts."""
 
@@ -185,7 +184,7 @@ class Start:
 
     def rewind(self, checkpoint: Checkpoint, to: str, *, is_confirmed: bool) -> Rewind:
         """Return what a rewind would do; with ``is_confirmed`` do it. ``checkpoint`` is the one that the user named."""
-        where = parse_target(to)
+        target = parse_target(to)
         self._check_servers()
         with Cluster(**client_settings(self.sink.settings)) as cluster:
             self._check_brokers(cluster)
@@ -193,11 +192,11 @@ class Start:
             for group_id in self.plan.group_ids:
                 check_group_is_free(group_id, cluster)
             if not is_confirmed:
-                return self._rewind(checkpoint, where, self._committed(cluster, stable=False), cluster)
+                return self._rewind(checkpoint, target, self._committed(cluster, stable=False), cluster)
             claim = self._take_over()
             try:
                 committed = self._committed(cluster)
-                rewind = self._rewind(checkpoint, where, committed, cluster)
+                rewind = self._rewind(checkpoint, target, committed, cluster)
                 with claim.producer.transaction():
                     claim.send_offsets(rewind.offsets(self._owner), committed, cluster)
             finally:
@@ -205,15 +204,19 @@ class Start:
             return replace(rewind, is_done=True)
 
     def _rewind(
-        self, checkpoint: Checkpoint, where: Where, committed: Mapping[Place, OffsetAndMetadata], cluster: Cluster
+        self,
+        checkpoint: Checkpoint,
+        target: OffsetRangeLimit,
+        committed: Mapping[SourcePartition, OffsetAndMetadata],
+        cluster: Cluster,
     ) -> Rewind:
-        targets: dict[Place, int] = {}
-        begins: dict[Place, int] = {}
-        ends: dict[Place, int] = {}
+        targets: dict[SourcePartition, int] = {}
+        begins: dict[SourcePartition, int] = {}
+        ends: dict[SourcePartition, int] = {}
         for source, partitions in self._partitions(cluster):
             group_id = source.group_id or ""
             try:
-                found = resolve(where, partitions, cluster, option="the place to rewind to")
+                found = resolve(target, partitions, cluster, option="the place to rewind to")
             except ValueError as error:
                 raise Refused(str(error)) from None
             asked = (
@@ -222,7 +225,7 @@ class Start:
                 (ends, cluster.end_offsets(partitions)),
             )
             for kept, offsets in asked:
-                kept.update({Place(group_id, partition): offset for partition, offset in offsets.items()})
+                kept.update({SourcePartition(group_id, partition): offset for partition, offset in offsets.items()})
         generation = max(generation_of(committed.values()) or 0, last_generation(checkpoint)) + 1
         topic = self.sink.topic or (None if self.also else "the topics of the rows")
         return Rewind(
@@ -280,7 +283,7 @@ class Start:
             raise
 
     def _prepare_sinks(
-        self, claim: Claim, committed: Mapping[Place, OffsetAndMetadata], checkpoint: Checkpoint
+        self, claim: Claim, committed: Mapping[SourcePartition, OffsetAndMetadata], checkpoint: Checkpoint
     ) -> None:
         fence = claim.fence_identity
         owner = Owner(groups_key(self.plan.group_ids), fence.producer_id, fence.producer_epoch)
@@ -297,21 +300,25 @@ class Start:
         self._check_generation(committed)
         if last is not None:
             return self._continued(last, committed, cluster)
-        adopted: dict[Place, OffsetAndMetadata] = {}
+        adopted: dict[SourcePartition, OffsetAndMetadata] = {}
         notices = []
         for source, partitions in self._partitions(cluster):
             group_id = source.group_id or ""
-            found = {tp: committed[Place(group_id, tp)] for tp in partitions if Place(group_id, tp) in committed}
+            found = {
+                tp: committed[SourcePartition(group_id, tp)]
+                for tp in partitions
+                if SourcePartition(group_id, tp) in committed
+            }
             self._check_state_is_there(group_id, [Note.parse(at.metadata) for at in found.values()])
             for partition, offset in starting_offsets(source, partitions, found, cluster).items():
                 sinks = _sinks_noted(found.get(partition))
                 note = Note("", _FIRST_BATCH, offset, sinks, self._owner, self.generation)
-                adopted[Place(group_id, partition)] = OffsetAndMetadata(offset, str(note))
+                adopted[SourcePartition(group_id, partition)] = OffsetAndMetadata(offset, str(note))
             if source.starting_option is not None and len(found) == len(partitions):
                 notices.append(_without_effect(source.starting_option, group_id, source.starting))
         return _Offsets(committed, adopted, tuple(notices))
 
-    def _check_generation(self, committed: Mapping[Place, OffsetAndMetadata]) -> None:
+    def _check_generation(self, committed: Mapping[SourcePartition, OffsetAndMetadata]) -> None:
         found = generation_of(committed.values())
         if found is not None and found != self.generation:
             raise Refused(
@@ -319,10 +326,10 @@ class Start:
                 f"{self.generation}. Start it again; with Spark Connect, use a classic session"
             )
 
-    def _committed(self, cluster: Cluster, *, stable: bool = True) -> dict[Place, OffsetAndMetadata]:
+    def _committed(self, cluster: Cluster, *, stable: bool = True) -> dict[SourcePartition, OffsetAndMetadata]:
         """Return the committed offsets of all groups, with their notes: C in docs/design/spark.md."""
         return {
-            Place(source.group_id or "", topic_partition): at
+            SourcePartition(source.group_id or "", topic_partition): at
             for source, partitions in self._partitions(cluster)
             for topic_partition, at in cluster.committed(source.group_id or "", partitions, stable=stable).items()
         }
@@ -353,14 +360,16 @@ class Start:
             check_group_is_undivided(group_id, topics, self._owner, cluster)
         last = last_batch(checkpoint, self.plan)
         if last is not None and all(source.fail_on_data_loss for source in self.plan.sources):
-            gone = {place.topic_partition.topic for place in last.end} - set().union(*read.values())
+            gone = {partition.topic_partition.topic for partition in last.end} - set().union(*read.values())
             if gone:
                 raise Refused(
                     f"{self.location} is of a query that reads {', '.join(map(repr, sorted(gone)))}, which this one "
                     "does not, or which is gone: give this one a checkpoint location of its own"
                 )
 
-    def _continued(self, last: LastBatch, committed: dict[Place, OffsetAndMetadata], cluster: Cluster) -> _Offsets:
+    def _continued(
+        self, last: LastBatch, committed: dict[SourcePartition, OffsetAndMetadata], cluster: Cluster
+    ) -> _Offsets:
         found, notice = self._continuation(last, committed, cluster)
         notices = () if notice is None else (notice,)
         match found:
@@ -377,7 +386,7 @@ class Start:
                 assert_never(found)
 
     def _continuation(
-        self, last: LastBatch, committed: Mapping[Place, OffsetAndMetadata], cluster: Cluster
+        self, last: LastBatch, committed: Mapping[SourcePartition, OffsetAndMetadata], cluster: Cluster
     ) -> tuple[Continuation, str | None]:
         """Return what a start does, and a warning if the brokers keep offsets for too short a time."""
         idle_ms, kept_ms = int(time() * 1000) - last.planned_ms, offsets_kept_ms(cluster)
@@ -399,9 +408,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class _Offsets:
-    committed: dict[Place, OffsetAndMetadata]
+    committed: dict[SourcePartition, OffsetAndMetadata]
     """The committed offsets of all groups, with their notes: C in docs/design/spark.md."""
-    adopted: dict[Place, OffsetAndMetadata]
+    adopted: dict[SourcePartition, OffsetAndMetadata]
     """The offsets to commit before the first batch. If no batch was planned yet: where batch 0 begins, for all
     partitions that exist. If the offsets have expired: those that follow from Spark's commit log. Else none."""
     notices: tuple[str, ...] = ()
@@ -413,7 +422,7 @@ def _sinks_noted(at: OffsetAndMetadata | None) -> tuple[str, ...]:
     return () if note is None else note.sinks
 
 
-def _without_effect(option: str, group_id: str, starting: Where) -> str:
+def _without_effect(option: str, group_id: str, starting: OffsetRangeLimit) -> str:
     to = "earliest" if isinstance(starting, Earliest) else "latest" if isinstance(starting, Latest) else "PLACE"
     return (
         f"{option} has no effect: group {group_id!r} has offsets already, and the pipeline goes on from them. To begin "

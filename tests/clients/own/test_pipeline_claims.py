@@ -13,7 +13,7 @@ from semel.client.values import OffsetAndMetadata
 from semel.errors import ProducerFenced
 from semel.spark.claim import Claim
 from semel.spark.cluster import Cluster
-from semel.spark.decision import Note, Place
+from semel.spark.decision import Note, SourcePartition
 from semel.spark.errors import PipelineError, Superseded
 from semel.types import TopicPartition
 from tools.patience import PATIENCE_S, wait_until
@@ -27,25 +27,25 @@ class Driver:
 
     def __init__(self, servers: str, name: str, group_id: str, topic: str, timeout_ms: int) -> None:
         self.name = name
-        self.place = Place(group_id, TopicPartition(topic, 0))
+        self.partition = SourcePartition(group_id, TopicPartition(topic, 0))
         self.cluster = Cluster(bootstrap_servers=servers)
         own = {"transactional_id": f"{group_id}-{name}", "transaction_timeout_ms": timeout_ms}
         self.claim = Claim.take({"bootstrap_servers": servers, **own}, [group_id])
-        self.committed: dict[Place, OffsetAndMetadata] = {}
+        self.committed: dict[SourcePartition, OffsetAndMetadata] = {}
 
     def read(self) -> int:
-        found = self.cluster.committed(self.place.group_id, [self.place.topic_partition])
-        self.committed = {Place(self.place.group_id, tp): at for tp, at in found.items()}
+        found = self.cluster.committed(self.partition.group_id, [self.partition.topic_partition])
+        self.committed = {SourcePartition(self.partition.group_id, tp): at for tp, at in found.items()}
         return self.at
 
     @property
     def at(self) -> int:
-        return self.committed[self.place].offset if self.committed else 0
+        return self.committed[self.partition].offset if self.committed else 0
 
     @property
-    def next(self) -> dict[Place, OffsetAndMetadata]:
-        note = Note("query", 0, owner=f"{self.place.group_id}-{self.name}")
-        return {self.place: OffsetAndMetadata(self.at + 10, str(note))}
+    def next(self) -> dict[SourcePartition, OffsetAndMetadata]:
+        note = Note("query", 0, owner=f"{self.partition.group_id}-{self.name}")
+        return {self.partition: OffsetAndMetadata(self.at + 10, str(note))}
 
     def commit(self) -> None:
         offsets = self.next
@@ -108,7 +108,7 @@ def test_a_claim_before_the_check_stops_the_commit_although_its_offsets_are_pend
     older = driver("older")
     older.read()
     older.claim.producer.begin()
-    older.claim.producer.send_offsets({older.place.topic_partition: 10}, older.place.group_id)
+    older.claim.producer.send_offsets({older.partition.topic_partition: 10}, older.partition.group_id)
     newer = driver("newer")
     with pytest.raises(Superseded):
         older.claim.send_offsets(older.next, older.committed, older.cluster)
@@ -125,7 +125,7 @@ def test_a_commit_of_something_that_is_no_pipeline_is_noticed_by_the_next_batch(
     only.read()
     only.commit()
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.groups.alter_offsets(only.place.group_id, {only.place.topic_partition: 3}).all()
+        admin.groups.alter_offsets(only.partition.group_id, {only.partition.topic_partition: 3}).all()
     with pytest.raises(PipelineError, match="was at 10 and is at 3 now: a consumer or a tool that is no pipeline"):
         only.commit()
     assert only.read() == 3
@@ -139,12 +139,12 @@ def test_a_transaction_that_took_too_long_is_tried_again_with_more_time_unless_a
 
     def outlive() -> None:
         slow.claim.producer.begin()
-        slow.claim.producer.send_offsets({slow.place.topic_partition: 10}, slow.place.group_id)
+        slow.claim.producer.send_offsets({slow.partition.topic_partition: 10}, slow.partition.group_id)
         with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-            name = f"{slow.place.group_id}-slow"
+            name = f"{slow.partition.group_id}-slow"
             wait_until(lambda: admin.transactions.describe(name).state == "CompleteAbort")
         with pytest.raises(ProducerFenced):
-            slow.claim.producer.send_offsets({slow.place.topic_partition: 10}, slow.place.group_id)
+            slow.claim.producer.send_offsets({slow.partition.topic_partition: 10}, slow.partition.group_id)
 
     outlive()
     assert slow.claim.transaction_timeout_ms == 500

@@ -9,12 +9,12 @@ import pytest
 
 from semel.client.values import OffsetAndMetadata
 from semel.spark.claim import check_unchanged, fence_of
-from semel.spark.decision import Note, Place, by_group
+from semel.spark.decision import Note, SourcePartition, by_group
 from semel.spark.errors import PipelineError, Superseded
 from semel.types import TopicPartition
 
-P0 = Place("jobs", TopicPartition("orders", 0))
-P1 = Place("jobs", TopicPartition("orders", 1))
+P0 = SourcePartition("jobs", TopicPartition("orders", 0))
+P1 = SourcePartition("jobs", TopicPartition("orders", 1))
 
 
 def at(offset: int, owner: str | None = "ours") -> OffsetAndMetadata:
@@ -26,7 +26,7 @@ def test_a_fence_is_named_after_its_group() -> None:
 
 
 def test_offsets_are_committed_group_by_group() -> None:
-    other = Place("alone", TopicPartition("orders", 0))
+    other = SourcePartition("alone", TopicPartition("orders", 0))
     assert by_group({P1: at(1), other: at(2), P0: at(3)}) == {
         "alone": {TopicPartition("orders", 0): at(2)},
         "jobs": {TopicPartition("orders", 0): at(3), TopicPartition("orders", 1): at(1)},
@@ -54,7 +54,10 @@ def test_offsets_that_expired_while_nothing_came_in_are_committed_again() -> Non
     ],
 )
 def test_a_commit_of_another_is_named(
-    expected: dict[Place, OffsetAndMetadata], found: dict[Place, OffsetAndMetadata], kind: type[Exception], said: str
+    expected: dict[SourcePartition, OffsetAndMetadata],
+    found: dict[SourcePartition, OffsetAndMetadata],
+    kind: type[Exception],
+    said: str,
 ) -> None:
     with pytest.raises(kind, match=said) as raised:
         check_unchanged(expected, found, "ours")

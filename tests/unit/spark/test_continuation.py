@@ -9,24 +9,24 @@ import pytest
 
 from semel.client.values import OffsetAndMetadata
 from semel.spark.continuation import Continuation, Continue, LastBatch, Refuse, Restore, continuation, retention_notice
-from semel.spark.decision import Note, Place
+from semel.spark.decision import Note, SourcePartition
 from semel.types import TopicPartition
 
-P0 = Place("jobs", TopicPartition("orders", 0))
-P1 = Place("jobs", TopicPartition("orders", 1))
+P0 = SourcePartition("jobs", TopicPartition("orders", 0))
+P1 = SourcePartition("jobs", TopicPartition("orders", 1))
 QUERY = "the-query"
 PLANNED = LastBatch(QUERY, 5, 0, {P0: 10}, {P0: 20}, is_done=False)
 DONE = replace(PLANNED, is_done=True)
 FIRST = LastBatch(QUERY, 0, 0, None, {P0: 20}, is_done=False)
 
 
-def at(offset: int, batch: int, query: str = QUERY) -> dict[Place, OffsetAndMetadata]:
+def at(offset: int, batch: int, query: str = QUERY) -> dict[SourcePartition, OffsetAndMetadata]:
     return {P0: OffsetAndMetadata(offset, str(Note(query, batch, owner="ours")))}
 
 
 def decided(
     last: LastBatch,
-    committed: Mapping[Place, OffsetAndMetadata],
+    committed: Mapping[SourcePartition, OffsetAndMetadata],
     *,
     may_have_expired: bool = False,
     is_stateful: bool = False,
@@ -50,7 +50,7 @@ STARTED = {P0: OffsetAndMetadata(10, str(Note("", -1, begin=10)))}
         pytest.param(replace(PLANNED, end={P0: 20, P1: 3}), at(10, 4), id="died in the first batch of a new partition"),
     ],
 )
-def test_a_checkpoint_goes_on(last: LastBatch, committed: Mapping[Place, OffsetAndMetadata]) -> None:
+def test_a_checkpoint_goes_on(last: LastBatch, committed: Mapping[SourcePartition, OffsetAndMetadata]) -> None:
     assert decided(last, committed) == Continue()
 
 
@@ -71,7 +71,7 @@ def test_a_checkpoint_goes_on(last: LastBatch, committed: Mapping[Place, OffsetA
     ],
 )
 def test_a_checkpoint_is_refused_with_what_to_do(
-    last: LastBatch, committed: Mapping[Place, OffsetAndMetadata], said: str, remedy: str
+    last: LastBatch, committed: Mapping[SourcePartition, OffsetAndMetadata], said: str, remedy: str
 ) -> None:
     found = decided(last, committed)
     assert isinstance(found, Refuse)

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import pytest
 
 from semel.client.values import OffsetAndMetadata
-from semel.spark.decision import Batch, Decision, Note, Place, Run, Skip, Stop, begins, decide
+from semel.spark.decision import Batch, Decision, Note, Run, Skip, SourcePartition, Stop, batch_zero_offsets, decide
 from semel.types import TopicPartition
 
-P0 = Place("jobs", TopicPartition("orders", 0))
-P1 = Place("jobs", TopicPartition("orders", 1))
+P0 = SourcePartition("jobs", TopicPartition("orders", 0))
+P1 = SourcePartition("jobs", TopicPartition("orders", 1))
 QUERY = "the-query"
 
 
-def batch(number: int, start: Mapping[Place, int], end: Mapping[Place, int]) -> Batch:
+def batch(number: int, start: Mapping[SourcePartition, int], end: Mapping[SourcePartition, int]) -> Batch:
     return Batch(QUERY, number, start, end)
 
 
@@ -42,7 +42,7 @@ STARTED = OffsetAndMetadata(5, str(Note("", -1, begin=5)))
         pytest.param(batch(3, {P0: 5}, {P0: 9, P1: 4}), {P0: at(5, 2)}, Run(), id="a partition that is new"),
     ],
 )
-def test_a_batch_is(planned: Batch, committed: Mapping[Place, OffsetAndMetadata], decision: Decision) -> None:
+def test_a_batch_is(planned: Batch, committed: Mapping[SourcePartition, OffsetAndMetadata], decision: Decision) -> None:
     assert decide(planned, committed) == decision
 
 
@@ -75,7 +75,7 @@ def test_a_batch_is(planned: Batch, committed: Mapping[Place, OffsetAndMetadata]
         ),
     ],
 )
-def test_a_batch_stops(planned: Batch, committed: Mapping[Place, OffsetAndMetadata], reason: str) -> None:
+def test_a_batch_stops(planned: Batch, committed: Mapping[SourcePartition, OffsetAndMetadata], reason: str) -> None:
     decision = decide(planned, committed)
     assert isinstance(decision, Stop)
     assert reason in decision.reason
@@ -83,9 +83,9 @@ def test_a_batch_stops(planned: Batch, committed: Mapping[Place, OffsetAndMetada
 
 def test_where_batch_0_began_is_known_after_it_was_committed_and_not_later() -> None:
     """Spark asks the source for it again when it runs batch 0 again; a state made of nothing would be wrong."""
-    assert begins({P0: STARTED}) == {P0: 5}
-    assert begins({P0: OffsetAndMetadata(9, str(Note(QUERY, 0, begin=5)))}) == {P0: 5}
-    assert begins({P0: at(12, 1), P1: OffsetAndMetadata(3, "a consumer's")}) == {}
+    assert batch_zero_offsets({P0: STARTED}) == {P0: 5}
+    assert batch_zero_offsets({P0: OffsetAndMetadata(9, str(Note(QUERY, 0, begin=5)))}) == {P0: 5}
+    assert batch_zero_offsets({P0: at(12, 1), P1: OffsetAndMetadata(3, "a consumer's")}) == {}
 
 
 def test_a_note_is_read_back_and_what_others_wrote_is_none() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from semel.spark import Pipeline
     from semel.spark.job import PipelineJob
     from semel.spark.rewinding import Rewind
-    from semel.spark.sinks.other_sinks import SinkProgress
+    from semel.spark.sinks.side_sinks import SinkProgress
 
 _LOOK_S: Final = 1
 
@@ -92,7 +92,7 @@ def add_parser(commands: Subcommands) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
-    with _told_in_a_sentence():
+    with _errors_in_one_line():
         job, pipeline = _made(options)
         plan = pipeline.check()
         print_facts(
@@ -115,7 +115,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _recover(options: argparse.Namespace) -> int:
-    with _told_in_a_sentence():
+    with _errors_in_one_line():
         job, pipeline = _made(options)
         told = True if options.written else False if options.not_written else None
         found = pipeline.recover(is_written=told)
@@ -140,7 +140,7 @@ def _recover(options: argparse.Namespace) -> int:
 
 
 def _rewind(options: argparse.Namespace) -> int:
-    with _told_in_a_sentence():
+    with _errors_in_one_line():
         job, pipeline = _made(options)
         found = pipeline.rewind(options.to)
         if not options.json:
@@ -160,7 +160,7 @@ def _print_rewind(found: Rewind, checkpoint: str, *, as_json: bool) -> None:
     print_facts(
         {
             "partitions": [
-                f"{move.place.topic_partition} of {move.place.group_id}: {move.committed} to {move.target}"
+                f"{move.partition.topic_partition} of {move.partition.group_id}: {move.committed} to {move.target}"
                 for move in found.moves
             ],
             "read_again": found.read_again,
@@ -182,7 +182,7 @@ def _confirmed() -> bool:
 
 
 def _run(options: argparse.Namespace) -> int:
-    with _told_in_a_sentence():
+    with _errors_in_one_line():
         _, pipeline = _made(options)
         from semel.spark.progress import total_lag
 
@@ -254,7 +254,7 @@ def _read_by(source: Any) -> str:
 
 
 @contextmanager
-def _told_in_a_sentence() -> Iterator[None]:
+def _errors_in_one_line() -> Iterator[None]:
     """Turn an exception of Spark or of the pipeline into a ``SemelError`` with one line, so that the command ends with
     that line and not with a traceback."""
     from semel.errors import SemelError

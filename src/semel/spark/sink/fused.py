@@ -63,12 +63,12 @@ def write_fused(
 
     Returns the number of records for each partition.
     """
-    start = {place.topic_partition: offset for place, offset in batch.start.items()}
-    end = {place.topic_partition: offset for place, offset in batch.end.items()}
+    start = {partition.topic_partition: offset for partition, offset in batch.start.items()}
+    end = {partition.topic_partition: offset for partition, offset in batch.end.items()}
     check_numbers(job, end)
-    new = [place for place in end if place not in start]
+    new = [tp for tp in end if tp not in start]
     begins = {**start, **(cluster.beginning_offsets(new) if new else {})}
-    shares = shared([Split(place, begins[place], end[place]) for place in end], job.writers)
+    shares = shared([Split(tp, begins[tp], end[tp]) for tp in end], job.writers)
     task = _task(job, transform, source, shares)
     tasks = spark.range(0, job.writers, 1, job.writers)
     return list(tasks.mapInArrow(task, WRITTEN_SCHEMA, barrier=True).collect())

@@ -55,7 +55,7 @@ class RowPartitioner:
         columns: dict[str, pa.Array] = {name: rows.column(name) for name in rows.schema.names}
         if self._job.sink.topic is not None:
             columns["topic"] = pa.repeat(pa.scalar(self._job.sink.topic, pa.string()), rows.num_rows)
-        self._know(columns["topic"])
+        self._load_partition_counts(columns["topic"])
         reasons = self._reasons(columns)
         if reasons:
             self._divert(columns, reasons)
@@ -68,7 +68,7 @@ class RowPartitioner:
         order += [name for name in ("headers", "timestamp") if name in columns]
         return pa.RecordBatch.from_pydict({name: columns[name] for name in order})
 
-    def _know(self, topics: pa.Array) -> None:
+    def _load_partition_counts(self, topics: pa.Array) -> None:
         wanted = [name for name in pc.unique(topics).to_pylist() if name is not None]
         if self._job.sink.dead_letter_topic is not None:
             wanted.append(self._job.sink.dead_letter_topic)

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, Stri
 from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.values import ProducerIdentity
 
-Reached: TypeAlias = Callable[[str, int], None]
+StepHook: TypeAlias = Callable[[str, int], None]
 """A function that is called at every step, with the step and the batch id. Tests use it to kill a process there. See
 ``POINTS``."""
 
@@ -40,7 +40,7 @@ _TYPES: Final = {
 }
 
 
-def nothing_reached(point: str, batch_id: int) -> None:
+def no_step_hook(point: str, batch_id: int) -> None:
     pass
 
 
@@ -52,7 +52,7 @@ class Sink:
     topic: str | None
     dead_letter_topic: str | None
     partitioner: Partitioner | None
-    reached: Reached
+    reached: StepHook
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@
     pipeline(totals, topic="totals", also=[SQLite("totals.db", "totals", mode="upsert", keys=["customer"])], ...)
 
 Open ``protocol.py`` first: what a sink must guarantee, also one that a user writes. ``ledger.py`` decides by a sink's
-last batch whether the next one is written, ``other_sinks.py`` runs the sinks of a pipeline; every other module is one
+last batch whether the next one is written, ``side_sinks.py`` runs the sinks of a pipeline; every other module is one
 sink or a part of it. The design is in docs/design/sinks.md.
 """
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from semel.spark.sinks.delta import Delta as Delta
     from semel.spark.sinks.files import Files as Files
     from semel.spark.sinks.iceberg import Iceberg as Iceberg
-    from semel.spark.sinks.other_sinks import SinkProgress as SinkProgress
     from semel.spark.sinks.postgres import Postgres as Postgres
     from semel.spark.sinks.protocol import BatchSink as BatchSink
     from semel.spark.sinks.protocol import DivertingSink as DivertingSink
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from semel.spark.sinks.protocol import SinkError as SinkError
     from semel.spark.sinks.protocol import SinkFenced as SinkFenced
     from semel.spark.sinks.refused_rows import RefusedRow as RefusedRow
+    from semel.spark.sinks.side_sinks import SinkProgress as SinkProgress
     from semel.spark.sinks.sqlite import SQLite as SQLite
 
 __all__ = [
@@ -62,7 +62,7 @@ _HOMES = {
     "SinkBatch": "semel.spark.sinks.protocol",
     "SinkError": "semel.spark.sinks.protocol",
     "SinkFenced": "semel.spark.sinks.protocol",
-    "SinkProgress": "semel.spark.sinks.other_sinks",
+    "SinkProgress": "semel.spark.sinks.side_sinks",
 }
 
 # A task imports only the sink that it writes to, and so only that sink's libraries.

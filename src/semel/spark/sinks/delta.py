@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from semel.spark.refusals import Refused
-from semel.spark.sink.sink import Reached, nothing_reached
+from semel.spark.sink.sink import StepHook, no_step_hook
 from semel.spark.sinks.files import WriteParts, sync
 from semel.spark.sinks.protocol import Line, Owner, SinkBatch, SinkError
 from semel.spark.sinks.selection import selected
@@ -63,7 +63,7 @@ class Delta:
         *,
         columns: Sequence[str] | None = None,
         name: str | None = None,
-        reached: Reached = nothing_reached,
+        reached: StepHook = no_step_hook,
     ) -> None:
         self._shared = SharedFolder.at(path)
         self._path = self._shared.path

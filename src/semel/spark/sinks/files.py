@@ -29,7 +29,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from semel.spark.refusals import Refused
-from semel.spark.sink.sink import Reached, nothing_reached
+from semel.spark.sink.sink import StepHook, no_step_hook
 from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError, SinkFenced
 from semel.spark.sinks.selection import selected
 from semel.spark.sinks.shared_folder import SharedFolder
@@ -55,7 +55,7 @@ class Files:
         *,
         columns: Sequence[str] | None = None,
         name: str | None = None,
-        reached: Reached = nothing_reached,
+        reached: StepHook = no_step_hook,
     ) -> None:
         self._shared = SharedFolder.at(path)
         self._path = self._shared.path

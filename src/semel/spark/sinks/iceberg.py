@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from semel.spark.refusals import Refused
-from semel.spark.sink.sink import Reached, nothing_reached
+from semel.spark.sink.sink import StepHook, no_step_hook
 from semel.spark.sinks.files import in_utc
 from semel.spark.sinks.protocol import Line, Owner, SinkBatch, SinkError
 from semel.spark.sinks.selection import selected
@@ -61,7 +61,7 @@ class Iceberg:
         catalog: Mapping[str, str],
         columns: Sequence[str] | None = None,
         name: str | None = None,
-        reached: Reached = nothing_reached,
+        reached: StepHook = no_step_hook,
     ) -> None:
         self.name = name or f"iceberg:{table}"
         self._table = table

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from semel.spark.decision import Batch, Place
+from semel.spark.decision import Batch, SourcePartition
 from semel.spark.sinks.protocol import SinkBatch
 
 
@@ -20,7 +20,7 @@ class LedgerMismatch(ValueError):
 def refusal_at_start(
     sink: str,
     last: SinkBatch | None,
-    committed: Mapping[Place, int],
+    committed: Mapping[SourcePartition, int],
     planned: SinkBatch | None,
     *,
     is_noted: bool,
@@ -40,9 +40,9 @@ def refusal_at_start(
     if last is None:
         return _deleted(sink) if is_noted else None
     shared = last.end.keys() & committed.keys()
-    if any(last.end[place] < committed[place] for place in shared):
+    if any(last.end[partition] < committed[partition] for partition in shared):
         return _behind(sink, last, committed)
-    if all(last.end[place] == committed[place] for place in shared) or last == planned:
+    if all(last.end[partition] == committed[partition] for partition in shared) or last == planned:
         return None
     return _ahead(sink, last, planned)
 
@@ -58,7 +58,7 @@ def is_written(sink: str, last: SinkBatch | None, batch: Batch, *, generation: i
         if dict(last.end) != dict(batch.end):
             raise LedgerMismatch(_ahead(sink, last, SinkBatch(batch.query_id, batch.batch_id, batch.end)))
         return True
-    if any(last.end[place] != batch.start[place] for place in last.end.keys() & batch.start.keys()):
+    if any(last.end[partition] != batch.start[partition] for partition in last.end.keys() & batch.start.keys()):
         raise LedgerMismatch(
             f"{sink} ends at batch {last.batch_id} ({_offsets(last.end)}), and batch {batch.batch_id} begins at "
             f"{_offsets(batch.start)}. Nothing was written"
@@ -82,7 +82,7 @@ def _deleted(sink: str) -> str:
     )
 
 
-def _behind(sink: str, last: SinkBatch, committed: Mapping[Place, int]) -> str:
+def _behind(sink: str, last: SinkBatch, committed: Mapping[SourcePartition, int]) -> str:
     return (
         f"{sink} ends at {_offsets(last.end)}, behind the group, which is at {_offsets(committed)}: it was restored "
         "from a backup, or left out for a while, and lacks what is between. Restore all of it. Or give the sink "
@@ -104,6 +104,6 @@ def _ahead(sink: str, last: SinkBatch, planned: SinkBatch | None) -> str:
     )
 
 
-def _offsets(offsets: Mapping[Place, int]) -> str:
-    named = [f"{place.topic_partition}:{offset}" for place, offset in sorted(offsets.items())]
+def _offsets(offsets: Mapping[SourcePartition, int]) -> str:
+    named = [f"{partition.topic_partition}:{offset}" for partition, offset in sorted(offsets.items())]
     return ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")

@@ -31,7 +31,7 @@ from pyspark.sql import types as spark_types
 
 from semel.spark.refusals import Refused
 from semel.spark.sink.row_partitioning import BadRow
-from semel.spark.sink.sink import Reached, nothing_reached
+from semel.spark.sink.sink import StepHook, no_step_hook
 from semel.spark.sinks.merging import Merge, Mode, create_table, quoted
 from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError
 from semel.spark.sinks.refused_rows import ROW, RefusedRow, as_text, is_own, merge_in_parts, parse, refused_row
@@ -97,7 +97,7 @@ class Postgres:
         columns: Sequence[str] | None = None,
         name: str | None = None,
         wait_s: float = _WAIT_S,
-        reached: Reached = nothing_reached,
+        reached: StepHook = no_step_hook,
     ) -> None:
         self.name = name or f"postgres:{table}"
         schema, _, self._table = table.rpartition(".")
@@ -181,7 +181,9 @@ class Postgres:
             owner.check_is(found, self.name)
             if last == str(batch):
                 raise SinkError(f"{self.name} has batch {batch.batch_id} already")
-            refused = self._bring(connection, staging, [one["task"] for one in staged], row_count, chosen.columns)
+            refused = self._merge_staged(
+                connection, staging, [one["task"] for one in staged], row_count, chosen.columns
+            )
             self._put(connection, str(batch), refused)
             _drop(connection, staging)
             self._reached("sink merged", batch.batch_id)
@@ -191,7 +193,7 @@ class Postgres:
 
     # The rows
 
-    def _bring(
+    def _merge_staged(
         self, connection: psycopg.Connection[Any], staging: str, tasks: list[str], row_count: int, names: list[str]
     ) -> list[RefusedRow]:
         """Move the staged rows into the table. Returns the rows that were left out."""

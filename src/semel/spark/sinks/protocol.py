@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame
 
-from semel.spark.decision import Place
+from semel.spark.decision import SourcePartition
 from semel.spark.sinks.refused_rows import RefusedRow
 from semel.types import TopicPartition
 
@@ -74,7 +74,7 @@ class SinkBatch:
 
     query_id: str
     batch_id: int
-    end: Mapping[Place, int]
+    end: Mapping[SourcePartition, int]
     generation: int = 0
     """How often the pipeline was rewound. A batch of an earlier generation says nothing about this one."""
 
@@ -94,7 +94,7 @@ class SinkBatch:
         try:
             found: dict[str, Any] = json.loads(text)
             end = {
-                Place(group_id, TopicPartition(topic, int(partition))): int(offset)
+                SourcePartition(group_id, TopicPartition(topic, int(partition))): int(offset)
                 for group_id, topics in found["end"].items()
                 for topic, partitions in topics.items()
                 for partition, offset in partitions.items()

@@ -19,7 +19,7 @@ from pyspark.sql import types as spark_types
 
 from semel.spark.refusals import Refused
 from semel.spark.sink.row_partitioning import BadRow
-from semel.spark.sink.sink import Reached, nothing_reached
+from semel.spark.sink.sink import StepHook, no_step_hook
 from semel.spark.sinks.merging import Merge, Mode, create_table, quoted
 from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError
 from semel.spark.sinks.refused_rows import ROW, RefusedRow, as_text, is_own, merge_in_parts, parse, refused_row
@@ -71,7 +71,7 @@ class SQLite:
         latest_by: str | None = None,
         columns: Sequence[str] | None = None,
         name: str | None = None,
-        reached: Reached = nothing_reached,
+        reached: StepHook = no_step_hook,
     ) -> None:
         self.name = name or f"sqlite:{table}"
         self._path = Path(path)
@@ -134,7 +134,7 @@ class SQLite:
             if last == str(batch):
                 raise SinkError(f"{self.name} has batch {batch.batch_id} already")
             self._stage(connection, table)
-            refused = self._bring(connection, table.schema.names)
+            refused = self._merge_staged(connection, table.schema.names)
             self._put(connection, str(batch), refused)
             self._reached("sink staged", batch.batch_id)
         self._reached("sink committed", batch.batch_id)
@@ -149,7 +149,7 @@ class SQLite:
         values = [range(table.num_rows), *(_values(column) for column in table.columns)]
         connection.executemany(f"INSERT INTO {_STAGING} VALUES ({marks})", zip(*values, strict=True))
 
-    def _bring(self, connection: sqlite3.Connection, names: list[str]) -> list[RefusedRow]:
+    def _merge_staged(self, connection: sqlite3.Connection, names: list[str]) -> list[RefusedRow]:
         """Move the staged rows into the table. Returns the rows that were left out."""
         if self._merge.mode == "upsert":
             if not self._diverts and connection.execute(self._merge.null_keys(_STAGING)).fetchone():

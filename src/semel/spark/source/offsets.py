@@ -59,36 +59,39 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class ByPartition:
-    """A place for each partition. As with Spark's own source, every partition must be named."""
+    """A limit for each partition. As with Spark's own source, every partition must be named."""
 
-    places: Mapping[TopicPartition, int | Earliest | Latest | AtTime]
-
-
-Place: TypeAlias = Earliest | Latest | AtTime | ByPartition
+    limits: Mapping[TopicPartition, int | Earliest | Latest | AtTime]
 
 
-def parse_place(option: str, text: str, *, at_end: bool = False) -> Place:
+OffsetRangeLimit: TypeAlias = Earliest | Latest | AtTime | ByPartition
+"""Which offset is meant in every partition (``OffsetRangeLimit`` in Spark's own Kafka source)."""
+
+
+def parse_offsets_option(option: str, text: str, *, at_end: bool = False) -> OffsetRangeLimit:
     """Parse ``startingOffsets`` or ``endingOffsets``: a word, or JSON in which -2 is earliest and -1 is latest."""
     match text.strip().lower():
         case "earliest" if not at_end:
             return Earliest()
         case "latest":
             return Latest()
-    places: dict[TopicPartition, int | Earliest | Latest | AtTime] = {}
+    limits: dict[TopicPartition, int | Earliest | Latest | AtTime] = {}
     for topic_partition, offset in _parse(option, text).items():
         if offset == _EARLIEST and not at_end:
-            places[topic_partition] = Earliest()
+            limits[topic_partition] = Earliest()
         elif offset == _LATEST:
-            places[topic_partition] = Latest()
+            limits[topic_partition] = Latest()
         elif offset >= 0:
-            places[topic_partition] = offset
+            limits[topic_partition] = offset
         else:
             raise ValueError(f"{option}: offset {offset} of {topic_partition}; offsets are counted from 0")
-    return ByPartition(places)
+    return ByPartition(limits)
 
 
-def parse_times(option: str, text: str, *, or_latest: bool) -> Place:
-    return ByPartition({place: AtTime(time, or_latest) for place, time in _parse(option, text).items()})
+def parse_times(option: str, text: str, *, or_latest: bool) -> OffsetRangeLimit:
+    return ByPartition(
+        {topic_partition: AtTime(time, or_latest) for topic_partition, time in _parse(option, text).items()}
+    )
 
 
 def parse_assign(text: str) -> list[TopicPartition]:
@@ -99,18 +102,18 @@ def parse_assign(text: str) -> list[TopicPartition]:
         raise ValueError(f'assign: {text!r} is not like {{"orders": [0, 1]}}') from None
 
 
-def resolve(place: Place, partitions: Iterable[TopicPartition], cluster: Any, *, option: str) -> Offsets:
-    """Return the offset that a place means in every partition.
+def resolve(limit: OffsetRangeLimit, partitions: Iterable[TopicPartition], cluster: Any, *, option: str) -> Offsets:
+    """Return the offset that a limit means in every partition.
 
     ``cluster`` is a ``Cluster``, or an object with the same methods. Raises ``ValueError``, with the option's name, if
-    the place does not fit the partitions.
+    the limit does not fit the partitions.
     """
     wanted = list(partitions)
-    places = dict.fromkeys(wanted, place) if not isinstance(place, ByPartition) else _said(place, wanted, option)
-    found: Offsets = {tp: said for tp, said in places.items() if isinstance(said, int)}
-    earliest = [tp for tp, said in places.items() if isinstance(said, Earliest)]
-    latest = [tp for tp, said in places.items() if isinstance(said, Latest)]
-    times = {tp: said for tp, said in places.items() if isinstance(said, AtTime)}
+    limits = dict.fromkeys(wanted, limit) if not isinstance(limit, ByPartition) else _said(limit, wanted, option)
+    found: Offsets = {tp: said for tp, said in limits.items() if isinstance(said, int)}
+    earliest = [tp for tp, said in limits.items() if isinstance(said, Earliest)]
+    latest = [tp for tp, said in limits.items() if isinstance(said, Latest)]
+    times = {tp: said for tp, said in limits.items() if isinstance(said, AtTime)}
     if times:
         at = cluster.offsets_for_times({tp: said.timestamp_ms for tp, said in times.items()})
         for tp, said in times.items():
@@ -131,15 +134,15 @@ def resolve(place: Place, partitions: Iterable[TopicPartition], cluster: Any, *,
     return found
 
 
-def _said(place: ByPartition, wanted: list[TopicPartition], option: str) -> dict[TopicPartition, Any]:
-    missing = [str(tp) for tp in wanted if tp not in place.places]
-    unknown = [str(tp) for tp in place.places if tp not in wanted]
+def _said(limit: ByPartition, wanted: list[TopicPartition], option: str) -> dict[TopicPartition, Any]:
+    missing = [str(tp) for tp in wanted if tp not in limit.limits]
+    unknown = [str(tp) for tp in limit.limits if tp not in wanted]
     if missing or unknown:
         raise ValueError(
             f"{option} must name every partition that is read, and no other; missing: {', '.join(missing) or 'none'}; "
             f"not read: {', '.join(unknown) or 'none'}"
         )
-    return {tp: place.places[tp] for tp in wanted}
+    return {tp: limit.limits[tp] for tp in wanted}
 
 
 def _parse(option: str, text: str) -> Offsets:

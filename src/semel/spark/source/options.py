@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from semel.spark.cluster import Cluster, Topics
-from semel.spark.source.offsets import AtTime, Earliest, Latest, Place, parse_assign, parse_place, parse_times
+from semel.spark.source.offsets import (
+    AtTime,
+    Earliest,
+    Latest,
+    OffsetRangeLimit,
+    parse_assign,
+    parse_offsets_option,
+    parse_times,
+)
 from semel.types import TopicPartition
 
 _KNOWN: Final = (
@@ -79,10 +87,10 @@ class SourceOptions:
     """The client's settings, with underscores in Kafka's names. They may include passwords."""
     group_id: str | None
     subscription: Subscription
-    starting: Place
+    starting: OffsetRangeLimit
     starting_option: str | None
     """The name of the option that set ``starting``."""
-    ending: Place
+    ending: OffsetRangeLimit
     max_offsets_per_trigger: int | None
     min_partitions: int | None
     include_headers: bool
@@ -155,7 +163,7 @@ def _subscription(said: Mapping[str, str]) -> Subscription:
             return Subscription(assigned=tuple(parse_assign(said["assign"])))
 
 
-def _starting(said: Mapping[str, str], default: Place) -> Place:
+def _starting(said: Mapping[str, str], default: OffsetRangeLimit) -> OffsetRangeLimit:
     strategy = said.get("startingOffsetsByTimestampStrategy", "error").lower()
     if strategy not in ("error", "latest"):
         raise ValueError(f"startingOffsetsByTimestampStrategy is {strategy!r}; it is error or latest")
@@ -167,11 +175,11 @@ def _starting(said: Mapping[str, str], default: Place) -> Place:
         option = "startingOffsetsByTimestamp"
         return parse_times(option, said[option], or_latest=or_latest)
     if "startingOffsets" in said:
-        return parse_place("startingOffsets", said["startingOffsets"])
+        return parse_offsets_option("startingOffsets", said["startingOffsets"])
     return default
 
 
-def _ending(said: Mapping[str, str], is_streaming: bool) -> Place:
+def _ending(said: Mapping[str, str], is_streaming: bool) -> OffsetRangeLimit:
     names = [name for name in said if name.startswith("ending")]
     if names and is_streaming:
         raise ValueError(f"{', '.join(names)}: a stream has no end; this is for spark.read")
@@ -180,7 +188,7 @@ def _ending(said: Mapping[str, str], is_streaming: bool) -> Place:
     if "endingOffsetsByTimestamp" in said:
         return parse_times("endingOffsetsByTimestamp", said["endingOffsetsByTimestamp"], or_latest=True)
     if "endingOffsets" in said:
-        return parse_place("endingOffsets", said["endingOffsets"], at_end=True)
+        return parse_offsets_option("endingOffsets", said["endingOffsets"], at_end=True)
     return Latest()
 
 

@@ -137,7 +137,7 @@ class _Reading:
                 continue
             empty_answers = 0
             start, self._offset = self._offset, max(headers[-1][1].next_offset, self._offset)
-            self._see(headers)
+            self._update_estimate(headers)
             if self._offset < end:
                 self._fetch()  # The next fetch is in flight while these records are decoded.
             sound = _sound(split.topic_partition, data.records, headers, data, end)
@@ -153,7 +153,7 @@ class _Reading:
         wanted = left * self._seen_bytes // self._seen_offsets + self._largest_bytes
         self._future = self._cluster.fetch(self._split.topic_partition, self._offset, wanted)
 
-    def _see(self, headers: list[tuple[int, BatchHeader]]) -> None:
+    def _update_estimate(self, headers: list[tuple[int, BatchHeader]]) -> None:
         self._seen_offsets = max(headers[-1][1].next_offset - headers[0][1].base_offset, 1)
         self._seen_bytes = sum(header.size_bytes for _, header in headers)
         self._largest_bytes = max(header.size_bytes for _, header in headers)

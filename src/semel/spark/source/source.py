@@ -20,7 +20,7 @@ from semel.client.config.consumer import IsolationLevel
 from semel.client.values import OffsetAndMetadata
 from semel.errors import TimedOut
 from semel.spark.cluster import Cluster
-from semel.spark.decision import Place, begins
+from semel.spark.decision import SourcePartition, batch_zero_offsets
 from semel.spark.errors import BrokersAway
 from semel.spark.refusals import check_servers, check_version
 from semel.spark.source.offsets import Offsets, from_spark, resolve, to_spark
@@ -91,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with _naming_the_option(self._options):
-            self._end = self._look()
+            self._end = self._end_offsets()
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
         return to_spark(self._latest) if self._latest else None
@@ -101,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._planned(start, limit)
 
     def _planned(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, Any]:
-        self._latest = latest = self._look() if self._end is None else self._end
+        self._latest = latest = self._end_offsets() if self._end is None else self._end
         begins = from_spark(start)
         self._check_nothing_is_lost(begins, latest)
         # With failOnDataLoss=false, a partition that has vanished keeps its offset: it may only be gone for a moment.
@@ -124,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)
 
-    def _look(self) -> Offsets:
+    def _end_offsets(self) -> Offsets:
         cluster = cluster_of(self._options)
         return cluster.end_offsets(self._options.subscription.partitions(cluster))
 
@@ -169,9 +169,11 @@ def initial_offsets(options: SourceOptions, partitions: Sequence[TopicPartition]
     committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
     if options.group_id is not None:
         committed = cluster.committed(options.group_id, partitions)
-        noted = begins({Place(options.group_id, partition): at for partition, at in committed.items()})
+        noted = batch_zero_offsets(
+            {SourcePartition(options.group_id, partition): at for partition, at in committed.items()}
+        )
         if noted:
-            return {place.topic_partition: offset for place, offset in noted.items()}
+            return {partition.topic_partition: offset for partition, offset in noted.items()}
     return starting_offsets(options, partitions, committed, cluster)
 
 

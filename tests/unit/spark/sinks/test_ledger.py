@@ -9,24 +9,24 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from semel.spark.decision import Batch, Note, Place
+from semel.spark.decision import Batch, Note, SourcePartition
 from semel.spark.sinks import SinkBatch
 from semel.spark.sinks.ledger import LedgerMismatch, is_written, refusal_at_start
 from semel.spark.sinks.protocol import groups_key
 from semel.types import TopicPartition
 
-P0 = Place("jobs", TopicPartition("orders", 0))
-P1 = Place("jobs", TopicPartition("orders", 1))
+P0 = SourcePartition("jobs", TopicPartition("orders", 0))
+P1 = SourcePartition("jobs", TopicPartition("orders", 1))
 QUERY = "the-query"
 _IDS = st.text("a+\\", min_size=1, max_size=4)
 
 
-def line(number: int, end: Mapping[Place, int], query: str = QUERY) -> SinkBatch:
+def line(number: int, end: Mapping[SourcePartition, int], query: str = QUERY) -> SinkBatch:
     return SinkBatch(query, number, end)
 
 
 def test_a_line_is_read_as_it_was_written() -> None:
-    written = SinkBatch("q", 7, {P0: 5, P1: 0, Place("other", TopicPartition("a.b", 12)): 3})
+    written = SinkBatch("q", 7, {P0: 5, P1: 0, SourcePartition("other", TopicPartition("a.b", 12)): 3})
     assert SinkBatch.parse(str(written)) == written
     with pytest.raises(ValueError, match="is no line of a ledger"):
         SinkBatch.parse("{}")
@@ -65,7 +65,7 @@ def test_different_groups_never_share_a_key(some: set[str], others: set[str]) ->
     ],
 )
 def test_a_pipeline_goes_on_with(
-    last: SinkBatch | None, committed: Mapping[Place, int], planned: SinkBatch | None, is_noted: bool
+    last: SinkBatch | None, committed: Mapping[SourcePartition, int], planned: SinkBatch | None, is_noted: bool
 ) -> None:
     assert refusal_at_start("s", last, committed, planned, is_noted=is_noted) is None
 
@@ -85,7 +85,7 @@ def test_a_pipeline_goes_on_with(
     ],
 )
 def test_a_start_is_refused_with_what_to_do(
-    last: SinkBatch | None, committed: Mapping[Place, int], planned: SinkBatch | None, message: str
+    last: SinkBatch | None, committed: Mapping[SourcePartition, int], planned: SinkBatch | None, message: str
 ) -> None:
     refusal = refusal_at_start("postgres:totals", last, committed, planned, is_noted=True)
     assert refusal is not None

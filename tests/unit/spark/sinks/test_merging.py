@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from semel.spark import BadRow, Refused
-from semel.spark.decision import Place
+from semel.spark.decision import SourcePartition
 from semel.spark.sinks import Owner, SinkBatch, SQLite
 from semel.types import TopicPartition
 from tools.rows_without_spark import Rows
 
 OWNER = Owner("jobs", 1, 0)
-PLACE = Place("jobs", TopicPartition("in", 0))
+PARTITION = SourcePartition("jobs", TopicPartition("in", 0))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def write(path: Path, number: int, batch: Any, **options: Any) -> None:
     sink = SQLite(path, "totals", mode="upsert", keys=KEYS, **options)
     sink.check(batch)
     sink.prepare(OWNER)
-    sink.write(batch, SinkBatch("q", number, {PLACE: number}))
+    sink.write(batch, SinkBatch("q", number, {PARTITION: number}))
 
 
 def totals(path: Path) -> list[tuple[Any, ...]]:

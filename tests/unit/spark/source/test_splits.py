@@ -13,7 +13,7 @@ from semel.spark.source.offsets import (
     Latest,
     from_spark,
     parse_assign,
-    parse_place,
+    parse_offsets_option,
     parse_times,
     resolve,
     to_spark,
@@ -45,9 +45,9 @@ def test_offsets_are_written_sorted_and_read_back() -> None:
 
 
 def test_places_are_words_or_json_in_which_two_numbers_are_words() -> None:
-    assert parse_place("startingOffsets", "Earliest") == Earliest()
-    assert parse_place("startingOffsets", "latest") == Latest()
-    said = parse_place("startingOffsets", '{"orders": {"0": 23, "1": -2, "2": -1}}')
+    assert parse_offsets_option("startingOffsets", "Earliest") == Earliest()
+    assert parse_offsets_option("startingOffsets", "latest") == Latest()
+    said = parse_offsets_option("startingOffsets", '{"orders": {"0": 23, "1": -2, "2": -1}}')
     assert said == ByPartition({P0: 23, P1: Earliest(), P2: Latest()})
     assert resolve(said, [P0, P1, P2], FakeCluster(), option="o") == {P0: 23, P1: 3, P2: 90}
     assert parse_assign('{"orders": [0, 2]}') == [P0, P2]
@@ -56,12 +56,12 @@ def test_places_are_words_or_json_in_which_two_numbers_are_words() -> None:
 @pytest.mark.parametrize("text", ["nowhere", "[1]", '{"orders": 3}', '{"orders": {"0": "x"}}', '{"orders": {"0": -3}}'])
 def test_what_is_no_place_is_refused_by_the_name_of_the_option(text: str) -> None:
     with pytest.raises(ValueError, match="startingOffsets"):
-        parse_place("startingOffsets", text)
+        parse_offsets_option("startingOffsets", text)
 
 
 def test_an_end_cannot_be_the_beginning() -> None:
     with pytest.raises(ValueError, match="endingOffsets"):
-        parse_place("endingOffsets", "earliest", at_end=True)
+        parse_offsets_option("endingOffsets", "earliest", at_end=True)
 
 
 def test_every_partition_must_be_named_and_no_other() -> None:
@@ -79,22 +79,24 @@ def test_a_time_without_records_is_an_error_or_the_end() -> None:
 @settings(derandomize=True, database=None)
 @given(ranges, st.integers(1, 500))
 def test_a_limit_is_kept_and_something_moves(pairs: dict[TopicPartition, tuple[int, int]], count_max: int) -> None:
-    start = {place: min(pair) for place, pair in pairs.items()}
-    latest = {place: max(pair) for place, pair in pairs.items()}
+    start = {topic_partition: min(pair) for topic_partition, pair in pairs.items()}
+    latest = {topic_partition: max(pair) for topic_partition, pair in pairs.items()}
     ends = limited(start, latest, count_max)
-    assert all(start[place] <= ends[place] <= latest[place] for place in latest)
-    moved = sum(ends[place] - start[place] for place in latest)
-    waiting = sum(latest[place] - start[place] for place in latest)
+    assert all(start[topic_partition] <= ends[topic_partition] <= latest[topic_partition] for topic_partition in latest)
+    moved = sum(ends[topic_partition] - start[topic_partition] for topic_partition in latest)
+    waiting = sum(latest[topic_partition] - start[topic_partition] for topic_partition in latest)
     assert moved == min(waiting, count_max)
 
 
 @settings(derandomize=True, database=None)
 @given(ranges, st.one_of(st.none(), st.integers(1, 50)))
 def test_splits_cover_every_offset_once(pairs: dict[TopicPartition, tuple[int, int]], parts_min: int | None) -> None:
-    wanted = [Split(place, min(pair), max(pair)) for place, pair in pairs.items()]
+    wanted = [Split(topic_partition, min(pair), max(pair)) for topic_partition, pair in pairs.items()]
     splits = split(wanted, parts_min)
-    covered = [(place, offset) for place, start, end in splits for offset in range(start, end)]
-    assert covered == [(place, offset) for place, start, end in wanted for offset in range(start, end)]
+    covered = [(topic_partition, offset) for topic_partition, start, end in splits for offset in range(start, end)]
+    assert covered == [
+        (topic_partition, offset) for topic_partition, start, end in wanted for offset in range(start, end)
+    ]
     assert all(one.end > one.start for one in splits)
     assert len(splits) >= min(parts_min or 1, len(covered))
 
@@ -104,7 +106,7 @@ def test_splits_cover_every_offset_once(pairs: dict[TopicPartition, tuple[int, i
 def test_shares_are_the_splits_and_all_in_one_if_they_are_few_records(
     pairs: dict[TopicPartition, tuple[int, int]], parts_min: int | None
 ) -> None:
-    wanted = [Split(place, min(pair), max(pair)) for place, pair in pairs.items()]
+    wanted = [Split(topic_partition, min(pair), max(pair)) for topic_partition, pair in pairs.items()]
     shares = shares_of(wanted, parts_min)
     splits = split(wanted, parts_min)
     assert [one for share in shares for one in share] == splits

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from semel.client.values import OffsetAndMetadata
 from semel.spark.checkpoint import Checkpoint
-from semel.spark.decision import Batch, Note, Place
+from semel.spark.decision import Batch, Note, SourcePartition
 from semel.spark.plan import QueryPlan, nondeterministic_in
 from semel.spark.refusals import Refused
 from semel.spark.sink.row_partitioning import BadRow
@@ -43,7 +43,7 @@ class SinkProgress:
     refused_count: int = 0
 
 
-class OtherSinks:
+class SideSinks:
     def __init__(self, sinks: Sequence[BatchSink] = ()) -> None:
         self._sinks = tuple(sinks)
         self._recent: deque[SinkProgress] = deque(maxlen=_RECENT_MAX)
@@ -82,7 +82,7 @@ class OtherSinks:
     def prepare(
         self,
         owner: Owner,
-        committed: Mapping[Place, OffsetAndMetadata],
+        committed: Mapping[SourcePartition, OffsetAndMetadata],
         checkpoint: Checkpoint,
         plan: QueryPlan,
         *,
@@ -103,7 +103,7 @@ class OtherSinks:
         planned = _planned(checkpoint, plan, generation)
         notes = [Note.parse(at.metadata) for at in committed.values()]
         noted = {name for note in notes if note is not None for name in note.sinks}
-        offsets = {place: at.offset for place, at in committed.items()}
+        offsets = {partition: at.offset for partition, at in committed.items()}
         for sink in self._sinks:
             with _refusing(sink):
                 sink.prepare(owner)
@@ -201,4 +201,4 @@ def _planned(checkpoint: Checkpoint, plan: QueryPlan, generation: int) -> SinkBa
     ends = None if batch_id is None else checkpoint.ends_of(batch_id, plan.source_ids)
     if batch_id is None or ends is None:
         return None
-    return SinkBatch(checkpoint.query_id() or "", batch_id, plan.places(ends), generation)
+    return SinkBatch(checkpoint.query_id() or "", batch_id, plan.source_offsets(ends), generation)
