@@ -73,7 +73,7 @@ class LargeCluster:
         self.requests[kind] += 1
         self.about[kind] += about
 
-    def forget(self) -> None:
+    def clear_counts(self) -> None:
         self.requests.clear()
         self.about.clear()
 

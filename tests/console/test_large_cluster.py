@@ -100,7 +100,7 @@ def test_the_lag_of_a_large_group_is_a_bound_first_and_exact_once_all_are_counte
     cluster.names = cluster.names[: 3 * COUNTS_MAX]
     seen = []
     for _ in range(4):
-        cluster.forget()
+        cluster.clear_counts()
         seen.append((cluster_lag(visitor), cluster.requests["Fetch"]))
     assert seen == [
         ("≤ 60", COUNTS_MAX),

@@ -108,9 +108,12 @@ def test_bytes_are_hexadecimal_and_json_is_indented(visitor: Visitor) -> None:
 
 
 def test_records_of_internal_topics_are_decoded(visitor: Visitor) -> None:
-    home = re.search(r"__consumer_offsets:(\d+)", visitor.get("/transaction", id="payments-1").text)
-    assert home is not None
-    assert '"group": "payments"' in visitor.get("/topic", name="__consumer_offsets", partition=home[1]).text
+    coordinator_partition = re.search(r"__consumer_offsets:(\d+)", visitor.get("/transaction", id="payments-1").text)
+    assert coordinator_partition is not None
+    assert (
+        '"group": "payments"'
+        in visitor.get("/topic", name="__consumer_offsets", partition=coordinator_partition[1]).text
+    )
 
 
 def test_the_groups_have_state_members_and_lag(visitor: Visitor) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.cli.terminal.interruption import interruptible
 from semel.cli.terminal.output import is_colourful, say, shown
 from semel.errors import ErrorCode, KafkaError
-from semel.inspection.marked_records import ABORTED, DATA, OPEN, Seen, marked
+from semel.inspection.marked_records import ABORTED, DATA, OPEN, MarkedRecord, mark_records
 from semel.inspection.offsets import offsets_at, offsets_where_known
 from semel.types import TopicPartition
 from semel.wire.records import Record
@@ -38,7 +38,7 @@ class Printer:
     def has_enough(self) -> bool:
         return self.left is not None and self.left <= 0
 
-    def show(self, seen: Seen) -> None:
+    def show(self, marked: MarkedRecord) -> None:
         if self.has_enough:
             return
         if self.left is not None:
@@ -46,31 +46,35 @@ class Printer:
         self.count += 1
         if self._format == "raw":
             sys.stdout.flush()
-            sys.stdout.buffer.write((seen.record.value or b"") + b"\n")
+            sys.stdout.buffer.write((marked.record.value or b"") + b"\n")
             sys.stdout.buffer.flush()
             return
-        line = self._line(seen)
-        if self._colour and seen.kind != DATA:
+        line = self._line(marked)
+        if self._colour and marked.kind != DATA:
             line = f"{_DIM}{line}{_PLAIN}"
         print(line, flush=True)
 
-    def _line(self, seen: Seen) -> str:
-        fields = seen.as_dict()
+    def _line(self, marked: MarkedRecord) -> str:
+        fields = marked.as_dict()
         if self._format == "json":
             return json.dumps(fields, default=shown, ensure_ascii=False)
-        mark = "" if seen.kind == DATA else f"[{seen.marker or seen.kind} {seen.partition}:{seen.record.offset}] "
+        mark = (
+            ""
+            if marked.kind == DATA
+            else f"[{marked.marker or marked.kind} {marked.partition}:{marked.record.offset}] "
+        )
         if "{" in self._format:
             return mark + self._format.format(**{name: shown(value) for name, value in fields.items()})
         if self._format in ("hex", "base64"):
-            value = seen.record.value or b""
+            value = marked.record.value or b""
             return mark + (value.hex() if self._format == "hex" else b64encode(value).decode())
         if isinstance(fields["value"], dict) or isinstance(fields["key"], dict):
             return mark + json.dumps({"key": fields["key"], "value": fields["value"]}, default=shown)
-        if seen.marker is not None:
+        if marked.marker is not None:
             return mark.rstrip()
         if self._format == "key-value":
-            return f"{mark}{shown(seen.record.key)}\t{shown(seen.record.value)}"
-        return mark + shown(seen.record.value)
+            return f"{mark}{shown(marked.record.key)}\t{shown(marked.record.value)}"
+        return mark + shown(marked.record.value)
 
 
 def consume_partitions(options: argparse.Namespace, settings: Mapping[str, Any], start: tuple[str, int | None]) -> None:
@@ -141,7 +145,7 @@ def consume_as_member(options: argparse.Namespace, settings: Mapping[str, Any]) 
             idle = 0 if records else idle + 1
             for got in records:
                 record = Record(got.offset, got.timestamp, got.key, got.value, tuple(got.headers))
-                printer.show(Seen(got.topic, got.partition, record))
+                printer.show(MarkedRecord(got.topic, got.partition, record))
             if not (records or options.follow) and _is_at_the_end(consumer):
                 break
     if not printer.count and not interruption.told:
@@ -236,12 +240,12 @@ def _pass(
         # A Fetch response lists aborted transactions only with read_committed.
         aborted = admin.partitions.read_batches(partition, offset, stable_only=True).aborted
     next_offset = offset
-    for seen, batch_end in marked(partition, raw.records, aborted, raw.last_stable_offset):
+    for marked, batch_end in mark_records(partition, raw.records, aborted, raw.last_stable_offset):
         next_offset = batch_end
-        if seen is None or seen.record.offset < offset or (end is not None and seen.record.offset >= end):
+        if marked is None or marked.record.offset < offset or (end is not None and marked.record.offset >= end):
             continue
-        if seen.kind == DATA or shows_control or (seen.kind in (ABORTED, OPEN) and not is_committed):
-            printer.show(seen)
+        if marked.kind == DATA or shows_control or (marked.kind in (ABORTED, OPEN) and not is_committed):
+            printer.show(marked)
             if printer.has_enough:
                 break
     if next_offset == offset and end is not None:

@@ -2,7 +2,7 @@
 
     app           the routes, and how a request is handled; server: runs the application
     connections   the admin clients: one for all visitors, or one for each login
-    answers       a cache of the brokers' answers, so that many pages send one request
+    answer_cache  a cache of the brokers' answers, so that many pages send one request
     pages, live   a page as a value; it is rendered once, or repeatedly as an event stream
     scene_runs    scenes of the lab, each in a process of its own
     schema_registry, avro_values   decoding of values that name a schema of the registry

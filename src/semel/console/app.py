@@ -23,11 +23,11 @@ from semel import __version__
 from semel.blocking import Admin
 from semel.console import safety
 from semel.console.connections import Connections
+from semel.console.error_page import error_page
 from semel.console.live import Streams
-from semel.console.pages import FOLDER, Page, View, Visit, Wrong, link, make_environment
+from semel.console.pages import FOLDER, InvalidRequest, Page, View, Visit, link, make_environment
 from semel.console.scene_runs import SceneRuns
 from semel.console.schema_registry import SchemaRegistry
-from semel.console.trouble import trouble_page
 from semel.console.views import (
     access,
     cluster,
@@ -218,7 +218,7 @@ class _Console:
         return response
 
     async def not_found(self, request: Request, error: Exception) -> Response:
-        page = Page("trouble.html", "Not found", "", _nowhere(request.url.path), None, HTTPStatus.NOT_FOUND)
+        page = Page("error.html", "Not found", "", _nowhere(request.url.path), None, HTTPStatus.NOT_FOUND)
         return self._html(page, self._tokens.session(request.cookies) or "", None, request)
 
     def _seen(self, session: str, view: View, query: Mapping[str, str], form: Mapping[str, str]) -> Page:
@@ -239,8 +239,8 @@ class _Console:
         )
         try:
             return view(visit)
-        except (SemelError, Wrong) as error:
-            return trouble_page(error, connection.servers)
+        except (SemelError, InvalidRequest) as error:
+            return error_page(error, connection.servers)
 
     async def _stream(self, request: Request, session: str, view: View) -> Response:
         if self.streams.is_full:

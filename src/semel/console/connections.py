@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from semel.blocking import Admin
-from semel.console.answers import Answers
+from semel.console.answer_cache import AnswerCache
 from semel.console.rates import Rates
 
 LOGINS_MAX: Final = 100
@@ -40,8 +40,8 @@ class Connection:
         self.settings = {"default_api_timeout_ms": _TIMEOUT_MS, "client_id": "semel-console", **settings}
         self.user = user
         self.admin = make_admin(**self.settings)
-        self.answers = Answers()
-        self.counts = Answers(answers_max=_COUNTS_MAX)
+        self.answers = AnswerCache()
+        self.counts = AnswerCache(answers_max=_COUNTS_MAX)
         self.rates = Rates(time.monotonic)
         self.used_at = time.monotonic()
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from semel.console.cached_requests import Ends
 from semel.console.connections import Connection
-from semel.console.questions import Ends
 from semel.errors import KafkaError
 from semel.inspection.lag import readable_after
 from semel.types import TopicPartition
@@ -53,7 +53,7 @@ class LagCounter:
         if behind > COUNTED_MAX:
             return Lag(behind, is_exact=False)
         answers, question = self._connection.counts, (partition, offset, ends.stable)
-        if not answers.knows(question, _KEPT_S):
+        if not answers.has_fresh(question, _KEPT_S):
             if self._left == 0:
                 return Lag(behind, is_exact=False)
             self._left -= 1

@@ -35,18 +35,18 @@ class Visit:
     form: Mapping[str, str] = field(default_factory=dict)
 
     def number(self, name: str) -> int | None:
-        """Return a number of the query; ``None`` if it is absent. Raises Wrong if it is no number."""
+        """Return a number of the query; ``None`` if it is absent. Raises InvalidRequest if it is no number."""
         text = self.query.get(name, "").strip()
         if not text:
             return None
         if not (text.isascii() and text.isdigit() and len(text) < 20):
-            raise Wrong(f"{name} {text!r}: it is a number from 0 on")
+            raise InvalidRequest(f"{name} {text!r}: it is a number from 0 on")
         return int(text)
 
     def name(self, parameter: str) -> str:
-        """Return a parameter of the query. Raises Wrong if it is absent."""
+        """Return a parameter of the query. Raises InvalidRequest if it is absent."""
         if parameter not in self.query:
-            raise Wrong(f"this address lacks its {parameter}")
+            raise InvalidRequest(f"this address lacks its {parameter}")
         return self.query[parameter]
 
 
@@ -70,7 +70,7 @@ class Page:
 View: TypeAlias = Callable[[Visit], Page]
 
 
-class Wrong(Exception):
+class InvalidRequest(Exception):
     """Something in an address or a form is invalid. The message is one sentence."""
 
 

@@ -77,10 +77,10 @@ def group_trace(admin: Admin, group_id: str, *, offsets_max: int | None = None) 
     ``offsets_max`` limits the reading to the last offsets of the partition; ``complete_since`` of the result says since
     when the history is complete.
     """
-    home = _home(admin, group_id)
+    coordinator_partition = _coordinator_partition(admin, group_id)
     names = {topic.topic_id: topic.name for topic in admin.topics.list().values()}
     gaps, events, commits, is_known = CompactionGaps(), [], 0, False
-    for batch in batches(admin, home, offsets_max=offsets_max):
+    for batch in batches(admin, coordinator_partition, offsets_max=offsets_max):
         gaps.passed(batch.header)
         if batch.header.is_control:
             continue
@@ -97,11 +97,11 @@ def group_trace(admin: Admin, group_id: str, *, offsets_max: int | None = None) 
                 events.append(event)
                 commits = 0
     if not is_known:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{home} has no record of group {group_id!r}")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{coordinator_partition} has no record of group {group_id!r}")
     return GroupTrace(group_id, gaps.complete_since, events, commits)
 
 
-def _home(admin: Admin, group_id: str) -> TopicPartition:
+def _coordinator_partition(admin: Admin, group_id: str) -> TopicPartition:
     """Return the partition that has the records of a group.
 
     Its topic is created when a client first looks up a coordinator, so it may not exist yet.

@@ -24,7 +24,7 @@ yet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MarkedRecord:
     """One record of a partition, with its kind, and for a control record its type of marker."""
 
     topic: str
@@ -54,13 +54,13 @@ class Seen:
         return fields
 
 
-def marked(
+def mark_records(
     partition: TopicPartition,
     records: Buffer,
     aborted: tuple[tuple[int, int], ...],
     last_stable_offset: int,
     open_since: Mapping[int, int] | None = None,
-) -> Iterator[tuple[Seen | None, int]]:
+) -> Iterator[tuple[MarkedRecord | None, int]]:
     """Yield every record with its kind, and the next offset after its batch. A batch that compaction has emptied yields
     ``None`` with that offset.
 
@@ -83,7 +83,7 @@ def marked(
         is_empty = True
         for record in iterate_records(records, position):
             is_empty = False
-            yield Seen(*partition, record, kind, marker), header.next_offset
+            yield MarkedRecord(*partition, record, kind, marker), header.next_offset
         if is_empty:
             yield None, header.next_offset
 

@@ -35,7 +35,7 @@ class NotedOffset:
 
 @dataclass(frozen=True, slots=True)
 class NotedOffsets:
-    home: TopicPartition
+    coordinator_partition: TopicPartition
     """The partition of ``__consumer_offsets`` that has the group's offsets."""
     found: tuple[NotedOffset, ...]
 
@@ -48,9 +48,9 @@ def noted_offsets(admin: Admin, group_id: str, *, offsets_max: int | None = None
     """Read the offset commits of a group that have a note. ``offsets_max`` limits the reading to the last offsets of
     the partition."""
     partitions = len(admin.topics.describe(CONSUMER_OFFSETS_TOPIC).partitions)
-    home = TopicPartition(CONSUMER_OFFSETS_TOPIC, partition_for(group_id, partitions))
+    coordinator_partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, partition_for(group_id, partitions))
     found: list[NotedOffset] = []
-    for batch in batches(admin, home, offsets_max=offsets_max):
+    for batch in batches(admin, coordinator_partition, offsets_max=offsets_max):
         if batch.header.is_control or not batch.header.is_transactional:
             continue
         for record in batch.records():
@@ -61,7 +61,7 @@ def noted_offsets(admin: Admin, group_id: str, *, offsets_max: int | None = None
             if note is not None:
                 partition = TopicPartition(commit.key.topic, commit.key.partition)
                 found.append(NotedOffset(record.offset, batch.header.producer_id, partition, commit.offset, note))
-    return NotedOffsets(home, tuple(found))
+    return NotedOffsets(coordinator_partition, tuple(found))
 
 
 def _commit(key: bytes | None, value: bytes | None) -> OffsetCommit | None:

@@ -56,7 +56,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldUp:
+class BlockedReaders:
     """Clients that wait for the end of an open transaction: readers of a partition, or, with ``groups``, the groups
     whose offsets are pending."""
 
@@ -87,7 +87,7 @@ class Trace:
     """The time since when the history is complete; ``None`` if nothing is missing."""
     events: list[Event]
     written: list[Written]
-    holds_up: list[HeldUp]
+    holds_up: list[BlockedReaders]
 
 
 def trace(
@@ -104,11 +104,12 @@ def trace(
     transactions wrote. Raises ``KafkaError`` with TRANSACTIONAL_ID_NOT_FOUND if the log has no record of the id.
     """
     partitions = len(admin.topics.describe(TRANSACTION_STATE_TOPIC).partitions)
-    home = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(transactional_id, partitions))
-    states, complete_since = _states(admin, home, transactional_id, offsets_max)
+    coordinator_partition = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(transactional_id, partitions))
+    states, complete_since = _states(admin, coordinator_partition, transactional_id, offsets_max)
     if not states:
         raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"{home} has no record of transactional id {transactional_id!r}"
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+            f"{coordinator_partition} has no record of transactional id {transactional_id!r}",
         )
     written = list(_written(admin, [state for _, state in states], offsets_max, batch_read))
     return Trace(
@@ -117,17 +118,17 @@ def trace(
         complete_since,
         list(_events(states)),
         written,
-        list(_held_up(admin, written)),
+        list(_blocked_readers(admin, written)),
     )
 
 
 def _states(
-    admin: Admin, home: TopicPartition, transactional_id: str, offsets_max: int | None
+    admin: Admin, coordinator_partition: TopicPartition, transactional_id: str, offsets_max: int | None
 ) -> tuple[list[tuple[int, Transaction]], str | None]:
     """Return the states of the id with their offsets, and the time since when they are complete."""
     states: list[tuple[int, Transaction]] = []
     gaps = CompactionGaps()
-    for batch in batches(admin, home, offsets_max=offsets_max):
+    for batch in batches(admin, coordinator_partition, offsets_max=offsets_max):
         header = batch.header
         gaps.passed(header)
         if header.is_control:
@@ -196,7 +197,7 @@ def _note(batch: RawBatch, partition: TopicPartition, open_now: dict[int, Writte
                 written.groups.append(commit.key.group_id)
 
 
-def _held_up(admin: Admin, written: list[Written]) -> Iterator[HeldUp]:
+def _blocked_readers(admin: Admin, written: list[Written]) -> Iterator[BlockedReaders]:
     """Yield what waits for open transactions: readers at the last stable offset, and groups with pending offsets."""
     from semel.client.admin.partitions import OffsetSpec
 
@@ -206,12 +207,12 @@ def _held_up(admin: Admin, written: list[Written]) -> Iterator[HeldUp]:
         topic, _, index = one.partition.rpartition(":")
         partition = TopicPartition(topic, int(index))
         if one.groups:
-            yield HeldUp(one.partition, groups=tuple(one.groups))
+            yield BlockedReaders(one.partition, groups=tuple(one.groups))
             continue
         stable = offsets_at(admin, [partition], OffsetSpec.LATEST, "read_committed").get(partition)
         end = offsets_at(admin, [partition], OffsetSpec.LATEST).get(partition)
         if stable is not None and end is not None and stable <= one.first_offset:
-            yield HeldUp(one.partition, stable, end)
+            yield BlockedReaders(one.partition, stable, end)
 
 
 def _name(partition: TopicPartition) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from semel.admin import BrokerDescription, LogDir
-from semel.console import questions
+from semel.console import cached_requests
 from semel.console.connections import Connection
 from semel.console.pages import Page, Visit
 from semel.console.paging import matches, sliced
@@ -26,8 +26,8 @@ class BrokerRow:
 
 def cluster(visit: Visit) -> Page:
     connection = visit.connection
-    found = questions.cluster(connection)
-    described = questions.all_described(connection)
+    found = cached_requests.cluster(connection)
+    described = cached_requests.all_described(connection)
     states = [(topic.name, state) for _, topic in sorted(described.items()) for state in topic.partitions]
     leads = Counter(state.leader for _, state in states if state.leader is not None)
     replicas = Counter(replica for _, state in states for replica in state.replicas)
@@ -64,5 +64,5 @@ def _disks(connection: Connection) -> dict[int, tuple[LogDir, ...]]:
             return {}
         return {broker: tuple(log_dirs.values()) for broker, log_dirs in answers.items()}
 
-    every_s = max(15.0, questions.partition_count(connection) / questions.PARTITIONS_PER_S)
+    every_s = max(15.0, cached_requests.partition_count(connection) / cached_requests.PARTITIONS_PER_S)
     return connection.answers.get("disks", every_s, ask)

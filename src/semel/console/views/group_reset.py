@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semel.console.pages import Page, Visit, Wrong, link
+from semel.console.pages import InvalidRequest, Page, Visit, link
 from semel.console.paging import sliced
 from semel.console.texts import command, option
 from semel.errors import KafkaError
@@ -48,7 +48,7 @@ def reset(visit: Visit) -> Page:
         page = preview(visit)
         said = f"{error}. A group is reset while it has no members: stop its consumers first."
         return Page(page.template, page.title, page.place, {**page.values, "said": said}, None, 409)
-    visit.connection.answers.forget()
+    visit.connection.answers.clear()
     return Page("group_reset.html", group, "groups", go_to=link("group", id=group))
 
 
@@ -58,7 +58,9 @@ def _destination(visit: Visit) -> tuple[ResetTo, int | None, list[str]]:
     try:
         to = ResetTo(visit.query.get("to", "earliest"))
     except ValueError:
-        raise Wrong(f"to {visit.query.get('to')!r}: it is one of {', '.join(one.value for one in ResetTo)}") from None
+        raise InvalidRequest(
+            f"to {visit.query.get('to')!r}: it is one of {', '.join(one.value for one in ResetTo)}"
+        ) from None
     match to:
         case ResetTo.EARLIEST | ResetTo.LATEST | ResetTo.CURRENT:
             return to, None, [f"--to-{to.value}"]
@@ -66,10 +68,10 @@ def _destination(visit: Visit) -> tuple[ResetTo, int | None, list[str]]:
             try:
                 return to, timestamp_of(value), ["--to-datetime", value]
             except ValueError as error:
-                raise Wrong(str(error)) from None
+                raise InvalidRequest(str(error)) from None
         case ResetTo.OFFSET | ResetTo.SHIFT:
             if not value.removeprefix("-").isdecimal() or not value.isascii() or len(value) > 19:
-                raise Wrong(f"{to.value} {value!r}: it is a whole number")
+                raise InvalidRequest(f"{to.value} {value!r}: it is a whole number")
             # With =, because a negative number begins with a dash.
             return to, int(value), [f"--to-offset={value}" if to is ResetTo.OFFSET else f"--shift-by={value}"]
 
@@ -87,7 +89,7 @@ def _moves(visit: Visit, group: str, topic: str, to: ResetTo, number: int | None
     try:
         wanted = reset_destinations(admin, partitions, current, to, number)
     except ValueError as error:
-        raise Wrong(str(error)) from None
+        raise InvalidRequest(str(error)) from None
     return [
         Move(partition, current[partition].offset if partition in current else None, after)
         for partition, after in sorted(wanted.items())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from semel.admin import GroupListing
-from semel.console import questions
+from semel.console import cached_requests
 from semel.console.lags import Lag, LagCounter, total
 from semel.console.pages import Page, Visit
 from semel.console.paging import ROWS_MAX, matches, sliced
@@ -31,16 +31,18 @@ class OffsetRow:
 
 def groups(visit: Visit) -> Page:
     connection = visit.connection
-    every = questions.groups(connection)
+    every = cached_requests.groups(connection)
     state = visit.query.get("state", "")
     listed = [group for group in every if matches(visit, group.group_id) and state in ("", group.state)]
     part = sliced(visit, "groups", listed)
     names = tuple(group.group_id for group in part.rows)
     described = connection.answers.get(
-        ("groups described", names), questions.FRESH_S, lambda: connection.admin.groups.describe_many(names).succeeded
+        ("groups described", names),
+        cached_requests.FRESH_S,
+        lambda: connection.admin.groups.describe_many(names).succeeded,
     )
-    committed = questions.committed(connection) or {}
-    ends = questions.ends(connection, {one for name in names for one in committed.get(name, ())})
+    committed = cached_requests.committed(connection) or {}
+    ends = cached_requests.ends(connection, {one for name in names for one in committed.get(name, ())})
     counter = LagCounter(connection)
     rows = [
         GroupRow(
@@ -66,12 +68,12 @@ def group(visit: Visit) -> Page:
     connection = visit.connection
     name = visit.name("id")
     description = connection.answers.get(
-        ("group", name), questions.FRESH_S, lambda: connection.admin.groups.describe(name)
+        ("group", name), cached_requests.FRESH_S, lambda: connection.admin.groups.describe(name)
     )
     committed = connection.answers.get(
-        ("group offsets", name), questions.FRESH_S, lambda: connection.admin.groups.list_offsets(name)
+        ("group offsets", name), cached_requests.FRESH_S, lambda: connection.admin.groups.list_offsets(name)
     )
-    ends = questions.ends(connection, {*committed, *owners_of(description)})
+    ends = cached_requests.ends(connection, {*committed, *owners_of(description)})
     offsets = offsets_beside(
         description,
         committed,
@@ -102,7 +104,7 @@ def group(visit: Visit) -> Page:
     )
 
 
-def _lag(counter: LagCounter, found: GroupOffset, ends: Mapping[TopicPartition, questions.Ends]) -> Lag | None:
+def _lag(counter: LagCounter, found: GroupOffset, ends: Mapping[TopicPartition, cached_requests.Ends]) -> Lag | None:
     """Return the lag in one partition; ``None`` if the group has no offset in it, or one that no consumer can use."""
     if found.committed is None or found.trouble is not None or found.partition not in ends:
         return None

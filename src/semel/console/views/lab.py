@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from semel.console.pages import Page, Visit, Wrong, link
+from semel.console.pages import InvalidRequest, Page, Visit, link
 from semel.console.scene_runs import SECONDS_MAX, LabTexts, RunState, SceneBusy, SceneText
 from semel.console.texts import command
 
@@ -74,7 +74,7 @@ def play(visit: Visit) -> Page:
                 values = {**page.values, "said": texts.say(language, BUSY)}
                 return Page(page.template, page.title, page.place, values, None, 409)
         case other:
-            raise Wrong(f"do {other!r}: it is step, run or stop")
+            raise InvalidRequest(f"do {other!r}: it is step, run or stop")
     here = link("scene", name=shown.name, protection=_PROTECTIONS[protected], **_lang_query(language))
     return Page("scene.html", shown.name, "lab", go_to=here)
 
@@ -97,21 +97,21 @@ def _scene(visit: Visit, texts: LabTexts) -> SceneText:
     name = visit.name("name")
     found = texts.scene(name)
     if found is None:
-        raise Wrong(f"name {name!r}: there is no such scene; the page Lab has all of them")
+        raise InvalidRequest(f"name {name!r}: there is no such scene; the page Lab has all of them")
     return found
 
 
 def _language(visit: Visit) -> str:
     language = visit.query.get("lang", "en")
     if language not in LANGUAGES:
-        raise Wrong(f"lang {language!r}: it is one of {', '.join(LANGUAGES)}")
+        raise InvalidRequest(f"lang {language!r}: it is one of {', '.join(LANGUAGES)}")
     return language
 
 
 def _protected(visit: Visit) -> bool:
     protection = visit.query.get("protection", "on")
     if protection not in ("on", "off"):
-        raise Wrong(f"protection {protection!r}: it is on or off")
+        raise InvalidRequest(f"protection {protection!r}: it is on or off")
     return protection == "on"
 
 

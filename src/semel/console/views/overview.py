@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from semel.admin import TopicDescription, TransactionDescription
-from semel.console import questions
+from semel.console import cached_requests
 from semel.console.connections import Connection
 from semel.console.pages import Page, Visit, link
 from semel.console.paging import ROWS_MAX
@@ -29,12 +29,12 @@ class Concern:
 
 def overview(visit: Visit) -> Page:
     connection = visit.connection
-    cluster = questions.cluster(connection)
-    described = questions.all_described(connection)
-    measured = questions.sample_rates(connection)
-    transactions = questions.transactions(connection)
-    opened = questions.open_transactions(connection)
-    groups = questions.groups(connection)
+    cluster = cached_requests.cluster(connection)
+    described = cached_requests.all_described(connection)
+    measured = cached_requests.sample_rates(connection)
+    transactions = cached_requests.transactions(connection)
+    opened = cached_requests.open_transactions(connection)
+    groups = cached_requests.groups(connection)
     user_topics = [topic for topic in described.values() if not topic.is_internal]
     begun = [found for found in opened.values() if found.start_time_ms is not None]
     oldest = min(begun, key=lambda found: found.start_time_ms or 0, default=None)
@@ -52,7 +52,7 @@ def overview(visit: Visit) -> Page:
             "series": connection.rates.series(),
             "measured": measured,
             "transaction_count": len(transactions),
-            "open_count": sum(questions.is_open(listing.state) for listing in transactions),
+            "open_count": sum(cached_requests.is_open(listing.state) for listing in transactions),
             "oldest": oldest,
             "oldest_ms": None if oldest is None else visit.now_ms - (oldest.start_time_ms or 0),
             "concerns": concerns[:ROWS_MAX],
@@ -84,7 +84,7 @@ def _concerns(
                 f"its coordinator aborts it after {span(found.timeout_ms)}.",
                 link("transaction", id=found.transactional_id),
             )
-    for group in questions.groups(connection):
+    for group in cached_requests.groups(connection):
         if group.state in ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"):
             yield Concern(
                 "calm", f"group {group.group_id} is rebalancing", group.state, link("group", id=group.group_id)

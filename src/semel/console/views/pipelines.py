@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from semel.client.values import OffsetAndMetadata
-from semel.console import questions
+from semel.console import cached_requests
+from semel.console.cached_requests import Ends
 from semel.console.lags import Lag, LagCounter, total
-from semel.console.pages import Page, Visit, Wrong
+from semel.console.pages import InvalidRequest, Page, Visit
 from semel.console.paging import matches, sliced
-from semel.console.questions import Ends
-from semel.console.views.transaction import OFFSETS_MAX, OUTCOME_TONES, OneTransaction, history_of, lives
+from semel.console.views.transaction import OFFSETS_MAX, OUTCOME_TONES, OneTransaction, history_of, transactions_of
 from semel.errors import KafkaError
 from semel.inspection.pipeline_batches import NotedOffset, NotedOffsets, noted_offsets
 from semel.inspection.pipeline_note import Note, latest_note
@@ -63,13 +63,13 @@ class Attempt:
 
 def pipelines(visit: Visit) -> Page:
     connection = visit.connection
-    every = questions.committed_with_metadata(connection)
+    every = cached_requests.committed_with_metadata(connection)
     rows: list[PipelineRow] = []
     if every is not None:
         noted = {name: (note, offsets) for name, offsets in every.items() if (note := _latest(offsets)) is not None}
         noted = {name: found for name, found in noted.items() if matches(visit, name, found[0].owner)}
-        states = {one.transactional_id: one.state for one in questions.transactions(connection)} if noted else {}
-        ends = questions.ends(connection, {one for _, offsets in noted.values() for one in offsets})
+        states = {one.transactional_id: one.state for one in cached_requests.transactions(connection)} if noted else {}
+        ends = cached_requests.ends(connection, {one for _, offsets in noted.values() for one in offsets})
         counter = LagCounter(connection)
         rows = [
             PipelineRow(
@@ -85,7 +85,7 @@ def pipelines(visit: Visit) -> Page:
         "part": sliced(visit, "pipelines", rows),
         "query": visit.query.get("q", ""),
         "too_many": every is None,
-        "groups_max": questions.GROUPS_MAX,
+        "groups_max": cached_requests.GROUPS_MAX,
     }
     return Page("pipelines.html", "Pipelines", "pipelines", values)
 
@@ -93,11 +93,11 @@ def pipelines(visit: Visit) -> Page:
 def pipeline(visit: Visit) -> Page:
     connection, group = visit.connection, visit.name("group")
     offsets = connection.answers.get(
-        ("noted group", group), questions.FRESH_S, lambda: connection.admin.groups.list_offsets(group)
+        ("noted group", group), cached_requests.FRESH_S, lambda: connection.admin.groups.list_offsets(group)
     )
     note = _latest(offsets)
     if note is None:
-        raise Wrong(f"group {group!r}: no pipeline has left a note beside its offsets")
+        raise InvalidRequest(f"group {group!r}: no pipeline has left a note beside its offsets")
     rows = _partitions(visit, offsets)
     attempts, trouble, complete_since = _attempts(visit, group, note)
     values = {
@@ -116,17 +116,17 @@ def pipeline(visit: Visit) -> Page:
     return Page("pipeline.html", note.owner or group, "pipelines", values)
 
 
-def attempts_of(lived: Sequence[OneTransaction], noted: NotedOffsets) -> list[Attempt]:
-    """Return the attempts, the newest first. ``lived`` are the pipeline's transactions, the newest first."""
-    home = f"{noted.home.topic}:{noted.home.partition}"
+def attempts_of(transactions: Sequence[OneTransaction], noted: NotedOffsets) -> list[Attempt]:
+    """Return the attempts, the newest first. ``transactions`` are the pipeline's transactions, the newest first."""
+    coordinator_partition = f"{noted.coordinator_partition.topic}:{noted.coordinator_partition.partition}"
     at: dict[TopicPartition, int] = {}
     attempts: list[Attempt] = []
-    for one in reversed(lived):
+    for one in reversed(transactions):
         sent: list[NotedOffset] = []
         records: dict[str, int] = {}
         for written in one.written:
             topic = written.partition.rpartition(":")[0]
-            if written.partition == home:
+            if written.partition == coordinator_partition:
                 sent += noted.within(written.producer_id, written.first_offset, written.last_offset)
             elif topic != CONSUMER_OFFSETS_TOPIC:
                 records[topic] = records.get(topic, 0) + written.records
@@ -145,7 +145,7 @@ def _latest(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Note | None:
 
 
 def _partitions(visit: Visit, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[NotedPartition]:
-    ends = questions.ends(visit.connection, offsets)
+    ends = cached_requests.ends(visit.connection, offsets)
     counter = LagCounter(visit.connection)
     return [
         NotedPartition(
@@ -166,7 +166,7 @@ def _attempts(visit: Visit, group: str, note: Note) -> tuple[list[Attempt], str 
         return [], "an older version of Semel wrote the notes, without the transactional id", None
     try:
         found = connection.answers.get(
-            ("transaction", owner), questions.FRESH_S, lambda: connection.admin.transactions.describe(owner)
+            ("transaction", owner), cached_requests.FRESH_S, lambda: connection.admin.transactions.describe(owner)
         )
         history, trouble = history_of(visit, found)
         if history is None:
@@ -179,4 +179,4 @@ def _attempts(visit: Visit, group: str, note: Note) -> tuple[list[Attempt], str 
         )
     except KafkaError as error:
         return [], str(error), None
-    return attempts_of(lives(history), noted), None, history.complete_since
+    return attempts_of(transactions_of(history), noted), None, history.complete_since

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from semel.console import questions
-from semel.console.pages import Page, Visit, Wrong
+from semel.console import cached_requests
+from semel.console.pages import InvalidRequest, Page, Visit
 from semel.console.paging import sliced
 from semel.errors import KafkaError
 from semel.inspection.producer_window import TooMuchToRead, WindowBatch, windows_of
@@ -21,14 +21,14 @@ def producers(visit: Visit) -> Page:
     connection = visit.connection
     name, index = visit.name("topic"), visit.number("partition")
     if index is None:
-        raise Wrong("this address lacks its partition")
+        raise InvalidRequest("this address lacks its partition")
     partition = TopicPartition(name, index)
     states = connection.answers.get(
         ("described producers", partition),
-        questions.FRESH_S,
+        cached_requests.FRESH_S,
         lambda: connection.admin.partitions.describe_producers([partition])[partition],
     )
-    ids = {listing.producer_id: listing.transactional_id for listing in questions.transactions(connection)}
+    ids = {listing.producer_id: listing.transactional_id for listing in cached_requests.transactions(connection)}
     ordered = sorted(states, key=lambda state: (state.transaction_start_offset is None, -(state.last_timestamp or 0)))
     part = sliced(visit, "producers", ordered)
     windows, trouble = _windows(visit, partition, {state.producer_id: state.producer_epoch for state in part.rows})

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from semel.client.admin.partitions import ProducerState
-from semel.console import questions
+from semel.console import cached_requests
 from semel.console.avro_values import NotDecoded
 from semel.console.connections import Connection
-from semel.console.pages import Visit, Wrong
+from semel.console.pages import InvalidRequest, Visit
 from semel.console.schema_registry import FRAME_BYTES, NoSchema, SchemaRegistry, schema_id_of
 from semel.errors import KafkaError
-from semel.inspection.marked_records import ABORTED, DATA, OPEN, WAITING, Seen, marked
+from semel.inspection.marked_records import ABORTED, DATA, OPEN, WAITING, MarkedRecord, mark_records
 from semel.inspection.times import time_text, timestamp_of
 from semel.types import TopicPartition
 
@@ -48,7 +48,7 @@ class Search:
             try:
                 time_ms = timestamp_of(visit.query["time"].strip())
             except ValueError as error:
-                raise Wrong(str(error)) from None
+                raise InvalidRequest(str(error)) from None
         return cls(
             visit.number("partition"),
             visit.number("offset"),
@@ -129,8 +129,8 @@ def _latest(connection: Connection, partitions: Sequence[TopicPartition], schema
     if len(partitions) > _LATEST_PARTITIONS_MAX:
         said = f"The first {_LATEST_PARTITIONS_MAX} of {len(partitions)} partitions; choose one to see others."
         partitions = partitions[:_LATEST_PARTITIONS_MAX]
-    ends = questions.ends(connection, partitions)
-    seen: list[Seen] = []
+    ends = cached_requests.ends(connection, partitions)
+    found: list[MarkedRecord] = []
     for partition in partitions:
         if partition not in ends:
             continue
@@ -141,19 +141,19 @@ def _latest(connection: Connection, partitions: Sequence[TopicPartition], schema
             60.0,
             lambda partition=partition, first=first, at=at: list(_read(connection, partition, first, at)),  # type: ignore[misc]
         )
-        seen += kept[-SHOWN_MAX:]
-    aborted = _aborted(seen)
-    seen.sort(key=lambda one: (one.record.timestamp, one.record.offset), reverse=True)
-    return Found([shown(one, schemas) for one in seen[:SHOWN_MAX]], said=said, aborted=aborted)
+        found += kept[-SHOWN_MAX:]
+    aborted = _aborted(found)
+    found.sort(key=lambda one: (one.record.timestamp, one.record.offset), reverse=True)
+    return Found([shown(one, schemas) for one in found[:SHOWN_MAX]], said=said, aborted=aborted)
 
 
-def _aborted(seen: Iterable[Seen]) -> dict[int, list[tuple[int, int]]]:
+def _aborted(records: Iterable[MarkedRecord]) -> dict[int, list[tuple[int, int]]]:
     """Return the first ``_SPANS_MAX`` spans of aborted records of each partition: a chart has no room for more.
 
-    ``seen`` has the records of each partition in the order of their offsets.
+    ``records`` has those of each partition in the order of their offsets.
     """
     found: dict[int, list[tuple[int, int]]] = {}
-    for one in seen:
+    for one in records:
         if one.kind == ABORTED:
             spans = found.setdefault(one.partition, [])
             offset = one.record.offset
@@ -167,7 +167,7 @@ def _aborted(seen: Iterable[Seen]) -> dict[int, list[tuple[int, int]]]:
 def _searched(
     connection: Connection, partitions: Sequence[TopicPartition], search: Search, schemas: SchemaRegistry | None
 ) -> Found:
-    ends = questions.ends(connection, partitions)
+    ends = cached_requests.ends(connection, partitions)
     starts = {one: ends[one].start for one in partitions if one in ends}
     if search.time_ms is not None:
         listed = connection.admin.partitions.list_offsets(dict.fromkeys(starts, search.time_ms)).succeeded
@@ -178,7 +178,7 @@ def _searched(
     budget = READ_BYTES_MAX
     go_on: int | None = None
     looked: list[str] = []
-    aborted: list[Seen] = []
+    aborted: list[MarkedRecord] = []
     for partition, first in starts.items():
         last = first
         for one in _read(connection, partition, first, ends[partition]):
@@ -204,10 +204,12 @@ def _searched(
     return Found(shown_records, go_on, said, _aborted(aborted))
 
 
-def _read(connection: Connection, partition: TopicPartition, offset: int, ends: questions.Ends) -> Iterator[Seen]:
+def _read(
+    connection: Connection, partition: TopicPartition, offset: int, ends: cached_requests.Ends
+) -> Iterator[MarkedRecord]:
     """Yield the records from an offset to the end of the partition, each with its kind."""
     admin = connection.admin
-    open_since = _open_since(connection, partition) if ends.held_up else {}
+    open_since = _open_since(connection, partition) if ends.unstable_count else {}
     while offset < ends.end:
         raw = admin.partitions.read_batches(partition, offset, max_bytes=_FETCH_BYTES)
         # A response lists aborted transactions only for a read_committed Fetch, which ends at the last stable offset.
@@ -215,10 +217,10 @@ def _read(connection: Connection, partition: TopicPartition, offset: int, ends: 
         if offset < raw.last_stable_offset:
             aborted = admin.partitions.read_batches(partition, offset, stable_only=True, max_bytes=_FETCH_BYTES).aborted
         next_offset = offset
-        for seen, batch_end in marked(partition, raw.records, aborted, raw.last_stable_offset, open_since):
+        for marked, batch_end in mark_records(partition, raw.records, aborted, raw.last_stable_offset, open_since):
             next_offset = batch_end
-            if seen is not None and offset <= seen.record.offset < ends.end:
-                yield seen
+            if marked is not None and offset <= marked.record.offset < ends.end:
+                yield marked
         if next_offset <= offset:
             return  # Compaction has left no batch up to the end.
         offset = next_offset
@@ -228,7 +230,7 @@ def _open_since(connection: Connection, partition: TopicPartition) -> dict[int, 
     def ask() -> tuple[ProducerState, ...]:
         return connection.admin.partitions.describe_producers([partition]).succeeded.get(partition, ())
 
-    states = connection.answers.get(("producers", partition), questions.FRESH_S, ask)
+    states = connection.answers.get(("producers", partition), cached_requests.FRESH_S, ask)
     return {
         state.producer_id: state.transaction_start_offset
         for state in states
@@ -236,23 +238,23 @@ def _open_since(connection: Connection, partition: TopicPartition) -> dict[int, 
     }
 
 
-def shown(seen: Seen, schemas: SchemaRegistry | None) -> ShownRecord:
-    fields: dict[str, Any] = seen.as_dict()
+def shown(marked: MarkedRecord, schemas: SchemaRegistry | None) -> ShownRecord:
+    fields: dict[str, Any] = marked.as_dict()
     return ShownRecord(
-        seen.partition,
-        seen.record.offset,
+        marked.partition,
+        marked.record.offset,
         fields["time"],
-        seen.kind,
-        seen.marker,
+        marked.kind,
+        marked.marker,
         _shown_text(fields["key"], schemas),
         _shown_text(fields["value"], schemas),
         [(name, _shown_text(value)) for name, value in fields["headers"]],
     )
 
 
-def _key_text(seen: Seen) -> str | None:
-    key = seen.record.key
-    return None if key is None or seen.kind not in (DATA, OPEN, WAITING, ABORTED) else key.decode("utf-8", "replace")
+def _key_text(marked: MarkedRecord) -> str | None:
+    key = marked.record.key
+    return None if key is None or marked.kind not in (DATA, OPEN, WAITING, ABORTED) else key.decode("utf-8", "replace")
 
 
 def _shown_text(value: bytes | dict[str, Any] | None, schemas: SchemaRegistry | None = None) -> ShownText:

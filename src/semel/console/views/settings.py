@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semel.admin import ConfigResource
-from semel.console import questions
+from semel.console import cached_requests
 from semel.console.pages import Page, Visit
 from semel.console.paging import matches
 from semel.console.texts import option
@@ -11,7 +11,7 @@ from semel.console.texts import option
 
 def settings(visit: Visit) -> Page:
     connection = visit.connection
-    brokers = questions.cluster(connection).brokers
+    brokers = cached_requests.cluster(connection).brokers
     with_defaults = visit.query.get("all") == "1"
     topic, group, broker_id = visit.query.get("topic", ""), visit.query.get("group", ""), visit.number("broker")
     if topic:
@@ -23,7 +23,7 @@ def settings(visit: Visit) -> Page:
         resource, whose, words = ConfigResource.broker(chosen), f"broker {chosen}", ["--broker", str(chosen)]
         broker_id = chosen
     entries = connection.answers.get(
-        ("settings", resource), questions.CALM_S, lambda: connection.admin.configs.describe(resource)
+        ("settings", resource), cached_requests.CALM_S, lambda: connection.admin.configs.describe(resource)
     )
     rows = [
         entry

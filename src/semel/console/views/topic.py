@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from semel.admin import ConfigResource, PartitionDescription
-from semel.console import questions
+from semel.console import cached_requests
+from semel.console.cached_requests import Ends
 from semel.console.lags import LagCounter
 from semel.console.pages import Page, Visit
 from semel.console.paging import sliced
-from semel.console.questions import Ends
 from semel.console.texts import command, option
 from semel.console.views.records import Search, found_records
 from semel.console.views.topics import groups_of, sizes_of
@@ -34,13 +34,13 @@ def topic(visit: Visit) -> Page:
     connection = visit.connection
     name = visit.name("name")
     description = connection.answers.get(
-        ("topic", name), questions.FRESH_S, lambda: connection.admin.topics.describe(name)
+        ("topic", name), cached_requests.FRESH_S, lambda: connection.admin.topics.describe(name)
     )
     part = sliced(visit, "topic", description.partitions)
     partitions = [TopicPartition(name, state.partition) for state in part.rows]
-    ends = questions.ends(connection, partitions)
-    committed = questions.committed(connection) or {}
-    log_ends = questions.log_ends(connection, partitions)
+    ends = cached_requests.ends(connection, partitions)
+    committed = cached_requests.committed(connection) or {}
+    log_ends = cached_requests.log_ends(connection, partitions)
     sizes = sizes_of(connection, partitions) or {}
     search = Search.of(visit)
     readable = [TopicPartition(name, state.partition) for state in description.partitions if state.leader is not None]
@@ -72,7 +72,7 @@ def topic(visit: Visit) -> Page:
             "line": _consuming(name, search),
         },
         # A page that follows the end, or shows the latest records, is live; the result of a search does not change.
-        live_every_s=1.0 if search.is_following else questions.FRESH_S + 0.5 if search.is_latest else None,
+        live_every_s=1.0 if search.is_following else cached_requests.FRESH_S + 0.5 if search.is_latest else None,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from semel.admin import TopicListing
-from semel.console import questions
+from semel.console import cached_requests
 from semel.console.connections import Connection
 from semel.console.lags import Lag, LagCounter
 from semel.console.pages import Page, Visit
@@ -25,7 +25,7 @@ class GroupOfTopic:
 class TopicRow:
     listing: TopicListing
     offsets: int
-    held_up: int
+    unstable_count: int
     size_bytes: int | None
     rate: float | None
     groups: Sequence[GroupOfTopic]
@@ -34,7 +34,7 @@ class TopicRow:
 def topics(visit: Visit) -> Page:
     connection = visit.connection
     with_internal = visit.query.get("internal") == "1"
-    every = questions.topics(connection)
+    every = cached_requests.topics(connection)
     listed = [
         topic
         for _, topic in sorted(every.items())
@@ -42,10 +42,10 @@ def topics(visit: Visit) -> Page:
     ]
     part = sliced(visit, "topics", listed)
     partitions = [TopicPartition(topic.name, index) for topic in part.rows for index in range(topic.partitions)]
-    ends = questions.ends(connection, partitions)
-    committed = questions.committed(connection)
+    ends = cached_requests.ends(connection, partitions)
+    committed = cached_requests.committed(connection)
     sizes = sizes_of(connection, partitions)
-    measured = questions.sample_rates(connection)
+    measured = cached_requests.sample_rates(connection)
     counter = LagCounter(connection)
     rows = []
     for topic in part.rows:
@@ -54,7 +54,7 @@ def topics(visit: Visit) -> Page:
             TopicRow(
                 topic,
                 sum(ends[one].end - ends[one].start for one in own if one in ends),
-                sum(ends[one].held_up for one in own if one in ends),
+                sum(ends[one].unstable_count for one in own if one in ends),
                 None if sizes is None else sum(sizes.get(one, 0) for one in own),
                 connection.rates.now(topic.name) if measured and not topic.is_internal else None,
                 groups_of(counter, own, ends, committed or {}),
@@ -74,7 +74,7 @@ def topics(visit: Visit) -> Page:
 def groups_of(
     counter: LagCounter,
     partitions: Sequence[TopicPartition],
-    ends: Mapping[TopicPartition, questions.Ends],
+    ends: Mapping[TopicPartition, cached_requests.Ends],
     committed: Mapping[str, Mapping[TopicPartition, int]],
 ) -> list[GroupOfTopic]:
     """Return the groups that have offsets in these partitions, those with the largest lag first."""
@@ -102,4 +102,4 @@ def sizes_of(connection: Connection, partitions: Sequence[TopicPartition]) -> Ma
                     found[partition] = max(found.get(partition, 0), replica.size_bytes)
         return found or None
 
-    return connection.answers.get(("sizes", wanted), questions.CALM_S * 2, ask)
+    return connection.answers.get(("sizes", wanted), cached_requests.CALM_S * 2, ask)

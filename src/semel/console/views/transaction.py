@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from semel.admin import TransactionDescription
-from semel.console import questions
+from semel.console import cached_requests
 from semel.console.pages import Page, Visit, link
 from semel.console.texts import span
 from semel.errors import ErrorCode, KafkaError
 from semel.inspection.termination import terminate_transaction
 from semel.inspection.times import timestamp_of
-from semel.inspection.trace import Event, HeldUp, Trace, Written, trace
+from semel.inspection.trace import BlockedReaders, Event, Trace, Written, trace
 
 OFFSETS_MAX: Final = 5_000
 _TRANSACTIONS_MAX: Final = 20
@@ -68,13 +68,13 @@ def transaction(visit: Visit) -> Page:
     connection = visit.connection
     name = visit.name("id")
     found = connection.answers.get(
-        ("transaction", name), questions.FRESH_S, lambda: connection.admin.transactions.describe(name)
+        ("transaction", name), cached_requests.FRESH_S, lambda: connection.admin.transactions.describe(name)
     )
     history, trouble = history_of(visit, found)
-    lived = lives(history) if history is not None else []
-    is_open = questions.is_open(found.state)
-    newest = lived[:_TRANSACTIONS_MAX]
-    holds_up = _holds_up(visit, found, history) if is_open else []
+    transactions = transactions_of(history) if history is not None else []
+    is_open = cached_requests.is_open(found.state)
+    newest = transactions[:_TRANSACTIONS_MAX]
+    blocked = _blocked_readers(visit, found, history) if is_open else []
     begin_ms = min((one.begun_ms for one in newest), default=visit.now_ms)
     values = {
         "found": found,
@@ -83,8 +83,8 @@ def transaction(visit: Visit) -> Page:
         "now_ms": visit.now_ms,
         "history": history,
         "trouble": trouble,
-        "lived": newest,
-        "lived_count": len(lived),
+        "transactions": newest,
+        "transaction_count": len(transactions),
         "begin_ms": begin_ms,
         "end_ms": max((one.ended_ms or visit.now_ms for one in newest), default=visit.now_ms),
         "blocks": [
@@ -97,8 +97,8 @@ def transaction(visit: Visit) -> Page:
             for one in newest
         ],
         "tones": OUTCOME_TONES,
-        "holds_up": holds_up,
-        "readers": _readers(visit, holds_up),
+        "blocked": blocked,
+        "readers": _readers(visit, blocked),
         "offsets_max": OFFSETS_MAX,
         "said": None,
     }
@@ -114,13 +114,13 @@ def terminate(visit: Visit) -> Page:
         return Page(page.template, page.title, page.place, {**page.values, "said": said}, None, 409)
     found = visit.connection.admin.transactions.describe(name)
     terminate_transaction(visit.connection.settings, name, timeout_ms=found.timeout_ms)
-    visit.connection.answers.forget()
+    visit.connection.answers.clear()
     return Page("transaction.html", name, "transactions", go_to=link("transaction", id=name))
 
 
-def lives(history: Trace) -> list[OneTransaction]:
+def transactions_of(history: Trace) -> list[OneTransaction]:
     """Return the transactions of the transactional id, the newest first, each with the records that it wrote."""
-    lived: list[OneTransaction] = []
+    transactions: list[OneTransaction] = []
     current: OneTransaction | None = None
     for event in history.events:
         if event.state == "Empty" or event.state == "Dead":
@@ -128,19 +128,19 @@ def lives(history: Trace) -> list[OneTransaction]:
             continue
         if current is None or current.is_whole:
             current = OneTransaction(event.epoch, event.producer_id, [])
-            lived.append(current)
+            transactions.append(current)
         current.events.append(event)
     # Matched from the newest: the oldest ones may lack states or records, because of compaction or the limit. Without
     # transactions V2 the transactions of one producer have the same epoch; then the order decides.
     by_partition: dict[str, list[Written]] = {}
     for written in history.written:
         by_partition.setdefault(written.partition, []).append(written)
-    for one in reversed(lived):
+    for one in reversed(transactions):
         for partition in one.partitions:
             left = by_partition.get(partition, [])
             if left and left[-1].epoch == one.epoch and left[-1].producer_id == one.producer_id:
                 one.written.append(left.pop())
-    return lived[::-1]
+    return transactions[::-1]
 
 
 def history_of(visit: Visit, found: TransactionDescription) -> tuple[Trace | None, str | None]:
@@ -150,7 +150,7 @@ def history_of(visit: Visit, found: TransactionDescription) -> tuple[Trace | Non
     """
     name = found.transactional_id
     # The high watermarks are part of the question, because an open transaction writes more records.
-    ends = questions.ends(visit.connection, found.partitions) if found.partitions else {}
+    ends = cached_requests.ends(visit.connection, found.partitions) if found.partitions else {}
     moved = (
         found.state,
         found.producer_epoch,
@@ -168,22 +168,22 @@ def history_of(visit: Visit, found: TransactionDescription) -> tuple[Trace | Non
     return kept, None
 
 
-def _holds_up(visit: Visit, found: TransactionDescription, history: Trace | None) -> list[HeldUp]:
+def _blocked_readers(visit: Visit, found: TransactionDescription, history: Trace | None) -> list[BlockedReaders]:
     """Return the offsets that the transaction holds up: from its history, or else from the partitions' offsets."""
     if history is not None and history.state == found.state:
         return history.holds_up
-    ends = questions.ends(visit.connection, found.partitions)
+    ends = cached_requests.ends(visit.connection, found.partitions)
     return [
-        HeldUp(f"{one.topic}:{one.partition}", ends[one].stable, ends[one].end)
+        BlockedReaders(f"{one.topic}:{one.partition}", ends[one].stable, ends[one].end)
         for one in found.partitions
-        if one in ends and ends[one].held_up
+        if one in ends and ends[one].unstable_count
     ]
 
 
-def _readers(visit: Visit, holds_up: Sequence[HeldUp]) -> dict[str, list[str]]:
+def _readers(visit: Visit, blocked: Sequence[BlockedReaders]) -> dict[str, list[str]]:
     """Return the groups that have an offset in each partition; none if there are too many groups to ask for all."""
-    committed = questions.committed(visit.connection) if holds_up else None
-    found: dict[str, list[str]] = {held.partition: [] for held in holds_up}
+    committed = cached_requests.committed(visit.connection) if blocked else None
+    found: dict[str, list[str]] = {one.partition: [] for one in blocked}
     for group, offsets in sorted((committed or {}).items()):
         for one in offsets:
             if f"{one.topic}:{one.partition}" in found:

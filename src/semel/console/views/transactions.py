@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from semel.admin import TransactionDescription, TransactionListing
-from semel.console import questions
+from semel.console import cached_requests
 from semel.console.pages import Page, Visit
 from semel.console.paging import matches, sliced
 from semel.console.texts import command, option
@@ -16,14 +16,14 @@ class TransactionRow:
     listing: TransactionListing
     found: TransactionDescription | None
     age_ms: int | None
-    held_up: int | None
+    unstable_count: int | None
     """How many offsets read_committed readers of its partitions do not get yet; ``None`` if there are none."""
 
 
 def transactions(visit: Visit) -> Page:
     connection = visit.connection
-    every = questions.transactions(connection)
-    opened = questions.open_transactions(connection)
+    every = cached_requests.transactions(connection)
+    opened = cached_requests.open_transactions(connection)
     state = visit.query.get("state", "")
     longer_s = visit.number("longer") or 0
     listed = []
@@ -34,7 +34,7 @@ def transactions(visit: Visit) -> Page:
             age_ms = max(visit.now_ms - found.start_time_ms, 0)
         is_wanted = listing.state == state if state not in ("", "open") else True
         if state == "open":
-            is_wanted = questions.is_open(listing.state)
+            is_wanted = cached_requests.is_open(listing.state)
         if longer_s and (age_ms is None or age_ms < longer_s * 1_000):
             is_wanted = False
         if is_wanted and matches(visit, listing.transactional_id, str(listing.producer_id)):
@@ -42,13 +42,15 @@ def transactions(visit: Visit) -> Page:
     listed.sort(key=lambda row: (row[2] is None, -(row[2] or 0), row[0].transactional_id))
     part = sliced(visit, "transactions", listed)
     partitions = {one for _, found, _ in part.rows if found is not None for one in found.partitions}
-    ends = questions.ends(connection, partitions) if partitions else {}
+    ends = cached_requests.ends(connection, partitions) if partitions else {}
     rows = []
     for listing, found, age_ms in part.rows:
-        held = None
+        unstable_count = None
         if found is not None:
-            held = sum(ends[one].held_up for one in found.partitions if one in ends and not one.topic.startswith("__"))
-        rows.append(TransactionRow(listing, found, age_ms, held or None))
+            unstable_count = sum(
+                ends[one].unstable_count for one in found.partitions if one in ends and not one.topic.startswith("__")
+            )
+        rows.append(TransactionRow(listing, found, age_ms, unstable_count or None))
     values = {
         "part": part,
         "rows": rows,
@@ -57,7 +59,7 @@ def transactions(visit: Visit) -> Page:
         "longer": visit.query.get("longer", ""),
         "states": sorted({listing.state for listing in every}),
         "id_count": len(every),
-        "open_count": sum(questions.is_open(listing.state) for listing in every),
+        "open_count": sum(cached_requests.is_open(listing.state) for listing in every),
         "line": _listing({listing.state for listing in every}, state, longer_s),
     }
     return Page("transactions.html", "Transactions", "transactions", values)
@@ -65,7 +67,7 @@ def transactions(visit: Visit) -> Page:
 
 def _listing(states: set[str], state: str, longer_s: int) -> str:
     """Return the command that lists what is shown; it has no option for a part of a name."""
-    wanted = sorted(one for one in states if state == one or (state == "open" and questions.is_open(one)))
+    wanted = sorted(one for one in states if state == one or (state == "open" and cached_requests.is_open(one)))
     options = [word for one in wanted for word in option("--state", one)]
     if longer_s:
         options += option("--longer-than", longer_s * 1_000)

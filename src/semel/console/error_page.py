@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from semel.console.pages import Page, Wrong
+from semel.console.pages import InvalidRequest, Page
 from semel.errors import ErrorCode, KafkaError, SemelError, TimedOut
 
 _NOT_FOUND: Final = frozenset(
@@ -19,13 +19,13 @@ _NOT_FOUND: Final = frozenset(
 _RETRY_S: Final = 3.0
 
 
-def trouble_page(error: SemelError | Wrong, servers: str) -> Page:
+def error_page(error: SemelError | InvalidRequest, servers: str) -> Page:
     """Return the page for an error. If the error may be temporary, the page is live and is replaced by the wanted one
     when that can be shown."""
     status, advice, title = HTTPStatus.BAD_GATEWAY, [], "That did not work"
     live_every_s: float | None = _RETRY_S
     command = None
-    if isinstance(error, Wrong):
+    if isinstance(error, InvalidRequest):
         status, title, live_every_s = HTTPStatus.BAD_REQUEST, "That cannot be", None
     elif isinstance(error, TimedOut):
         title = "No broker answers"
@@ -45,4 +45,4 @@ def trouble_page(error: SemelError | Wrong, servers: str) -> Page:
         status, title, live_every_s = HTTPStatus.NOT_IMPLEMENTED, "This broker cannot tell that", None
         advice = ["It is older than the request that this page needs. Nothing is made up in its place."]
     values = {"said": str(error), "advice": advice, "line_to_try": command}
-    return Page("trouble.html", title, "", values, live_every_s, status)
+    return Page("error.html", title, "", values, live_every_s, status)

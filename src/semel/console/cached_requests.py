@@ -72,7 +72,7 @@ class Ends:
     end: int
 
     @property
-    def held_up(self) -> int:
+    def unstable_count(self) -> int:
         return max(self.end - self.stable, 0)
 
 

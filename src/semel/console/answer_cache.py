@@ -27,7 +27,7 @@ class _Answer:
         self.value: Any = None
 
 
-class Answers:
+class AnswerCache:
     """The most recently used answers by question. Threads with the same question wait for one request."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic, answers_max: int = _ANSWERS_MAX) -> None:
@@ -53,13 +53,13 @@ class Answers:
     def __len__(self) -> int:
         return len(self._answers)
 
-    def knows(self, question: Hashable, max_age_s: float) -> bool:
+    def has_fresh(self, question: Hashable, max_age_s: float) -> bool:
         """Whether there is an answer that is at most ``max_age_s`` old, so that ``get`` would send no request."""
         with self._lock:
             answer = self._answers.get(question)
         return answer is not None and answer.asked_at is not None and self._now_s() - answer.asked_at <= max_age_s
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop all answers. Called after a change in the cluster, so that the next page shows it."""
         with self._lock:
             self._answers.clear()
