@@ -31,7 +31,7 @@ _VALUES: Final = "## What was recorded\n\nRequests and answers are values. Those
 _RECORDED: Final = """\
 for frame in protected.played.frames[:3]:
     for event in frame.wire:
-        print(frame.number, event.client_id, event.passage.name, event.api, event.fields)"""
+        print(frame.number, event.client_id, event.kind.name, event.api, event.fields)"""
 
 
 def main() -> int:

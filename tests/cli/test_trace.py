@@ -23,7 +23,7 @@ from semel.cli.main import main
 from semel.client.config.common import Address
 from semel.testing import Broker, Cluster, certificate
 from semel.testing.tracing.proxy import Proxy
-from semel.testing.tracing.wire_trace import Passage, WireEvent, WireTrace
+from semel.testing.tracing.wire_trace import WireEvent, WireEventKind, WireTrace
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import encode_response
 from semel.wire.messages.api_versions import ApiVersionsRequest
@@ -123,9 +123,9 @@ def test_clients_stay_on_the_proxy_with_all_brokers_of_a_cluster() -> None:
                 while read < 4:
                     read += len(consumer.poll(1000))
     brokers = {f":{broker.port})" for broker in cluster.brokers.values()}
-    told = [event.text for event in events if event.passage is Passage.ANSWER]
+    told = [event.text for event in events if event.kind is WireEventKind.ANSWER]
     assert not [text for text in told if any(address in text for address in brokers)]
-    written = [event for event in events if event.api == "Produce" and event.passage is Passage.ANSWER]
+    written = [event for event in events if event.api == "Produce" and event.kind is WireEventKind.ANSWER]
     assert sum(len(event.fields["written"]) for event in written) == 4
     assert len({event.connection for event in written}) == 2  # One for each leader.
 
@@ -143,17 +143,17 @@ def test_what_faults_make_of_a_message_is_told() -> None:
             held.wait(PATIENCE_S)
             held.release()
             assert sent.result(PATIENCE_S).offset == 0
-    assert [(event.passage, *event.errors) for event in events if event.api == "Produce"] == [
-        (Passage.REQUEST,),
-        (Passage.REQUEST_LOST,),
-        (Passage.REQUEST,),
-        (Passage.ANSWER_LOST,),
-        (Passage.REQUEST,),
-        (Passage.ANSWER, "NOT_LEADER_OR_FOLLOWER"),
-        (Passage.REQUEST,),
-        (Passage.HELD,),
-        (Passage.RELEASED,),
-        (Passage.ANSWER,),
+    assert [(event.kind, *event.errors) for event in events if event.api == "Produce"] == [
+        (WireEventKind.REQUEST,),
+        (WireEventKind.REQUEST_LOST,),
+        (WireEventKind.REQUEST,),
+        (WireEventKind.ANSWER_LOST,),
+        (WireEventKind.REQUEST,),
+        (WireEventKind.ANSWER, "NOT_LEADER_OR_FOLLOWER"),
+        (WireEventKind.REQUEST,),
+        (WireEventKind.HELD,),
+        (WireEventKind.RELEASED,),
+        (WireEventKind.ANSWER,),
     ]
 
 

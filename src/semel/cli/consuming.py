@@ -139,7 +139,7 @@ def consume_as_member(options: argparse.Namespace, settings: Mapping[str, Any]) 
     ):
         consumer.subscribe([options.topic])
         idle = 0
-        while not (printer.has_enough or interruption.told) and (options.follow or idle < _IDLE_POLLS_MAX):
+        while not (printer.has_enough or interruption.was_signalled) and (options.follow or idle < _IDLE_POLLS_MAX):
             # Not more records than will be printed, because all polled records are committed.
             records = consumer.poll(500, max_records=printer.left)
             idle = 0 if records else idle + 1
@@ -148,7 +148,7 @@ def consume_as_member(options: argparse.Namespace, settings: Mapping[str, Any]) 
                 printer.show(MarkedRecord(got.topic, got.partition, record))
             if not (records or options.follow) and _is_at_the_end(consumer):
                 break
-    if not printer.count and not interruption.told:
+    if not printer.count and not interruption.was_signalled:
         say(f"nothing to show: group {options.group} has read all that there is, or others have its partitions")
 
 

@@ -24,7 +24,7 @@ from semel.lab.scenes import SCENES, scene
 from semel.lab.screen import ARROWS, client_name, wire_text
 from semel.lab.stage import Frame
 from semel.lab.words import LANGUAGES, translated
-from semel.testing.tracing.wire_trace import Passage, WireEvent
+from semel.testing.tracing.wire_trace import WireEvent, WireEventKind
 
 NEXT: Final = "next"
 REST: Final = "rest"
@@ -100,10 +100,10 @@ def verdict_message(played: Played) -> dict[str, Any]:
 def _event_message(event: WireEvent) -> dict[str, Any]:
     return {
         "client": client_name(event),
-        "arrow": ARROWS[event.passage],
+        "arrow": ARROWS[event.kind],
         "server": event.server,
         "text": wire_text(event),
-        "is_bad": bool(event.errors) or event.passage in (Passage.REQUEST_LOST, Passage.ANSWER_LOST),
+        "is_bad": bool(event.errors) or event.kind in (WireEventKind.REQUEST_LOST, WireEventKind.ANSWER_LOST),
     }
 
 

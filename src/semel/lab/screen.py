@@ -17,7 +17,7 @@ from semel.lab.scene import Fact, Scene, Verdict
 from semel.lab.stage import ClientView, Frame
 from semel.lab.words import Text, translated
 from semel.testing.tracing.summary_text import text_of
-from semel.testing.tracing.wire_trace import Passage, WireEvent
+from semel.testing.tracing.wire_trace import WireEvent, WireEventKind
 
 WIDTH: Final = 100
 OPEN: Final = "○"
@@ -28,18 +28,18 @@ _BAR: Final = " │ "
 _PLAIN, _BOLD, _DIM, _RED, _GREEN, _YELLOW = (f"\033[{code}m" for code in (0, 1, 2, 31, 32, 33))
 
 ARROWS: Final = {
-    Passage.REQUEST: "→",
-    Passage.ANSWER: "←",
-    Passage.REQUEST_LOST: "→✗",
-    Passage.ANSWER_LOST: "✗←",
-    Passage.HELD: "→‖",
-    Passage.RELEASED: "‖→",
+    WireEventKind.REQUEST: "→",
+    WireEventKind.ANSWER: "←",
+    WireEventKind.REQUEST_LOST: "→✗",
+    WireEventKind.ANSWER_LOST: "✗←",
+    WireEventKind.HELD: "→‖",
+    WireEventKind.RELEASED: "‖→",
 }
 _FATES: Final = {
-    Passage.REQUEST_LOST: "the request is lost",
-    Passage.ANSWER_LOST: "the answer is lost",
-    Passage.HELD: "is held",
-    Passage.RELEASED: "goes on",
+    WireEventKind.REQUEST_LOST: "the request is lost",
+    WireEventKind.ANSWER_LOST: "the answer is lost",
+    WireEventKind.HELD: "is held",
+    WireEventKind.RELEASED: "goes on",
 }
 _SHORTER: Final = (("producer_id=", "pid="), ("transactional_id=", "id="), ("sequence=", "seq="), ("records=1 ", ""))
 
@@ -113,8 +113,8 @@ class Screen:
 
 def wire_text(event: WireEvent) -> str:
     """An event in a few words, without its client: ``Produce orders:0(pid=0 epoch=0 seq=1)``."""
-    if event.passage in _FATES:
-        return f"{event.api}: {_FATES[event.passage]}"
+    if event.kind in _FATES:
+        return f"{event.api}: {_FATES[event.kind]}"
     text = " ".join(word for word in (event.api, text_of(event.fields), *event.errors) if word)
     for long, short in _SHORTER:
         text = text.replace(long, short)
@@ -172,9 +172,9 @@ def _client_lines(clients: Iterable[ClientView]) -> Iterator[tuple[str, str]]:
 
 def _wire_lines(wire: Iterable[WireEvent]) -> Iterator[tuple[str, str]]:
     for event in wire:
-        colour = _RED if event.errors or event.passage in (Passage.REQUEST_LOST, Passage.ANSWER_LOST) else ""
+        colour = _RED if event.errors or event.kind in (WireEventKind.REQUEST_LOST, WireEventKind.ANSWER_LOST) else ""
         server = "" if event.server is None else f"{event.server}: "
-        text = f"{client_name(event)} {ARROWS[event.passage]} {server}{wire_text(event)}"
+        text = f"{client_name(event)} {ARROWS[event.kind]} {server}{wire_text(event)}"
         for line in wrapped(text, _WIDTHS[1], "  "):
             yield colour, line
 

@@ -9,7 +9,7 @@ from semel.lab.log_view import LogView
 from semel.lab.playing import Played
 from semel.lab.screen import client_name, wire_text
 from semel.lab.stage import Frame
-from semel.testing.tracing.wire_trace import Passage, WireEvent
+from semel.testing.tracing.wire_trace import WireEvent, WireEventKind
 
 BROKER: Final = "Broker"
 
@@ -41,20 +41,20 @@ def _first_sentence(frame: Frame) -> str:
 
 def _messages(frame: Frame) -> Iterator[str]:
     """One line for each message. A request that is lost has one line, with an arrow of its own."""
-    lost = {(event.connection, event.correlation_id) for event in frame.wire if event.passage is Passage.REQUEST_LOST}
+    lost = {(event.connection, event.correlation_id) for event in frame.wire if event.kind is WireEventKind.REQUEST_LOST}
     for event in frame.wire:
         name, server, text = client_name(event), _server(event), wire_text(event)
-        match event.passage:
-            case Passage.REQUEST:
+        match event.kind:
+            case WireEventKind.REQUEST:
                 arrow = "->x" if (event.connection, event.correlation_id) in lost else "->"
                 yield f"{name} {arrow} {server}: {text}"
-            case Passage.ANSWER:
+            case WireEventKind.ANSWER:
                 yield f"{server} --> {name}: {text}"
-            case Passage.ANSWER_LOST:
+            case WireEventKind.ANSWER_LOST:
                 yield f"{server} --x {name}: {event.api}"
-            case Passage.HELD | Passage.RELEASED:
+            case WireEventKind.HELD | WireEventKind.RELEASED:
                 yield f"{server}: {text}"
-            case Passage.REQUEST_LOST:
+            case WireEventKind.REQUEST_LOST:
                 pass
 
 

@@ -32,7 +32,7 @@ from semel.testing.loop_thread import LoopThread
 from semel.testing.served_broker import ServedBroker
 from semel.testing.shifted_time import ShiftedClock
 from semel.testing.virtual.latency import uniform_ms
-from semel.testing.virtual.medium import Link
+from semel.testing.virtual.links import Link
 from semel.testing.virtual.network import HostNetwork, VirtualNetwork
 from semel.testing.zookeeper.ensemble import Ensemble
 from semel.testing.zookeeper.server import ModelServer

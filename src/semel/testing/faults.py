@@ -67,7 +67,7 @@ class Fault:
         if is_released:
             self.release()
 
-    def _strike(self) -> bool:
+    def _count_hit(self) -> bool:
         """Count one more affected request. Return whether the fault has now happened ``times`` times."""
         self.hits += 1
         if self.hits >= self.times:
@@ -174,7 +174,7 @@ class Faults:
         with self._lock:
             if self._following and key not in BACKGROUND:
                 fault = self._following.pop(0)
-                fault._strike()
+                fault._count_hit()
                 return fault
             faults = self._armed.get(ApiKey(key)) if key in APIS else None
             if not faults:
@@ -183,7 +183,7 @@ class Faults:
             if fault.skip:
                 fault.skip -= 1
                 return None
-            if fault.kind == DROP_NEXT or fault._strike():
+            if fault.kind == DROP_NEXT or fault._count_hit():
                 faults.pop(0)
                 if not faults:
                     del self._armed[fault.api.key]

@@ -177,7 +177,7 @@ class FaultyConnection(asyncio.Protocol):
         if fault is not None and (fault.kind == DROP_REQUEST or (fault.kind == DROP_NEXT and fault.hits)):
             if self._observer is not None:
                 self._observer.request_lost(self._number, correlation_id)
-            self._strike(fault)
+            self._call_then(fault)
             self._cut()
         elif fault is not None and fault.kind == FAIL:
             self._refused, self._head = (fault, head), bytearray()
@@ -188,7 +188,7 @@ class FaultyConnection(asyncio.Protocol):
             self._holding_timer = asyncio.get_running_loop().call_later(fault.seconds, self._held_long_enough)
         elif fault is not None and fault.kind == HOLD:
             self._hold(correlation_id)
-            self._strike(fault)
+            self._call_then(fault)
             loop = asyncio.get_running_loop()
             fault.held(lambda: loop.call_soon_threadsafe(self._held_long_enough))
         else:
@@ -196,7 +196,7 @@ class FaultyConnection(asyncio.Protocol):
             self._pass_head_on()
             self._head, self._head_passed = bytearray(), 0
 
-    def _strike(self, fault: Fault) -> None:
+    def _call_then(self, fault: Fault) -> None:
         if fault.then is not None:
             fault.then()
 
@@ -262,7 +262,7 @@ class FaultyConnection(asyncio.Protocol):
         if fault is not None and fault.kind == DROP_RESPONSE:
             if self._observer is not None:
                 self._observer.answer_lost(self._number, frame)
-            self._strike(fault)
+            self._call_then(fault)
             self._cut()
             return
         self._write(frame)

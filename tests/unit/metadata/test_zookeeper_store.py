@@ -14,7 +14,7 @@ from semel.metadata.zookeeper.store import ZooKeeperStore
 from semel.metadata.zookeeper.znode_tree import ZnodeTree
 from semel.testing.simulation import seeds
 from semel.testing.virtual.latency import uniform_ms
-from semel.testing.virtual.medium import Link
+from semel.testing.virtual.links import Link
 from tests.unit.metadata.stores import everything
 from tests.unit.metadata.zookeepers import FOLDERS, SERVERS, World, with_zookeeper
 from tools.counting import count_up

@@ -119,13 +119,13 @@ def _up(options: argparse.Namespace) -> int:
     try:
         with interruptible() as interruption:
             try:
-                if cluster.start(lambda: interruption.told):
+                if cluster.start(lambda: interruption.was_signalled):
                     print(
                         f"semel cluster ready on {ports.bootstrap_servers}, ZooKeeper on {ports.zookeeper_address}, "
                         f"data in {folder}",
                         flush=True,
                     )
-                while not interruption.told:
+                while not interruption.was_signalled:
                     cluster.tend()
                     time.sleep(0.1)
                 is_clean = cluster.stop()

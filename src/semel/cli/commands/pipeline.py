@@ -190,7 +190,7 @@ def _run(options: argparse.Namespace) -> int:
         last = -1
         ended = False
         with interruptible() as interruption:
-            while not (ended or interruption.told):
+            while not (ended or interruption.was_signalled):
                 ended = bool(query.awaitTermination(_LOOK_S))
                 batches = [batch for batch in query.recentProgress if batch["batchId"] > last]
                 for batch in batches:

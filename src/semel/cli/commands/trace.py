@@ -142,12 +142,12 @@ class _Printer:
             self._only = {"nothing"}
 
     def _line(self, event: WireEvent) -> str:
-        from semel.testing.tracing.wire_trace import Passage
+        from semel.testing.tracing.wire_trace import WireEventKind
 
         time = (time_text(event.time_ms) or "")[11:-1]
         peer = f"{event.connection}:{event.client_id or '-'}"
         self._peer_width = max(self._peer_width, min(len(peer), 24))
-        arrow = {Passage.REQUEST: ">", Passage.ANSWER: "<"}.get(event.passage, "x")
+        arrow = {WireEventKind.REQUEST: ">", WireEventKind.ANSWER: "<"}.get(event.kind, "x")
         took = "" if event.elapsed_ms is None else f"  {event.elapsed_ms:.1f} ms"
         line = f"{time} {peer:<{self._peer_width}} {arrow} {event.text}"
         if not self._colour:

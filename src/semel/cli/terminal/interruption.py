@@ -35,7 +35,7 @@ class Interruption:
         self.number: int | None = None
 
     @property
-    def told(self) -> bool:
+    def was_signalled(self) -> bool:
         """Whether a signal was received."""
         return self.number is not None
 
@@ -61,7 +61,7 @@ def interruptible() -> Iterator[Interruption]:
     interruption = Interruption()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if interruption.told:
+        if interruption.was_signalled:
             _raise_interrupted(number)
         interruption.number = number
 

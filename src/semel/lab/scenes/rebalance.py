@@ -9,7 +9,7 @@ from typing import Final
 from semel.blocking import Consumer
 from semel.lab.scene import Fact, Scene, Verdict
 from semel.lab.stage import Stage
-from semel.testing.tracing.wire_trace import Passage
+from semel.testing.tracing.wire_trace import WireEventKind
 from semel.types import TopicPartition
 
 _PARTITIONS: Final = 7
@@ -98,7 +98,7 @@ def _third_member_joins(stage: Stage, assignor: str) -> _Moved:
         {
             event.fields["generation"]
             for event in stage.wire[first:]
-            if event.api == "JoinGroup" and event.passage is Passage.ANSWER and "generation" in event.fields
+            if event.api == "JoinGroup" and event.kind is WireEventKind.ANSWER and "generation" in event.fields
         }
     )
     moved = sum(before[partition] != after[partition] for partition in before)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from semel.lab.scene import LOST, Fact, Scene, Verdict
 from semel.lab.stage import PATIENCE_S, Stage
 from semel.log.producers.producer_state import ProducerStates
-from semel.testing.tracing.wire_trace import Passage
+from semel.testing.tracing.wire_trace import WireEventKind
 
 _ID: Final = "transfers"
 _MARKERS: Final = "WriteTxnMarkers"
@@ -80,7 +80,7 @@ def _play_with_zombie(stage: Stage) -> Verdict:
 
 def _answers(stage: Stage) -> list[tuple[str, ...]]:
     """The errors of each response to a WriteTxnMarkers request."""
-    return [event.errors for event in stage.events(_MARKERS) if event.passage is Passage.ANSWER]
+    return [event.errors for event in stage.events(_MARKERS) if event.kind is WireEventKind.ANSWER]
 
 
 @contextmanager

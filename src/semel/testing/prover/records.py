@@ -46,7 +46,7 @@ class Difference:
         wanted = Counter(expected)
         return cls(topic, wanted - counts, counts - wanted, places)
 
-    def told(self) -> str:
+    def as_text(self) -> str:
         missing = [f"{_named(record)} x {count}" for record, count in self.missing.items()]
         extra = [
             f"{_named(record)} x {count} (at {', '.join(self.places[record])})" for record, count in self.extra.items()

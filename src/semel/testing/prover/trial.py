@@ -169,7 +169,7 @@ class Trial:
         """Return as text which records are missing or there too often; empty if there are none."""
         for topic in self._expect:
             self.broker.settle(topic)
-        return ". ".join(difference.told() for difference in self._differences())
+        return ". ".join(difference.as_text() for difference in self._differences())
 
     def _differences(self) -> list[Difference]:
         differences = (

@@ -23,7 +23,7 @@ from semel.wire.codec import decoder
 from semel.wire.framing import SIZE_PREFIX_BYTES, decode_request_header, decode_response_header
 
 
-class Passage(Enum):
+class WireEventKind(Enum):
     """What happened to a message."""
 
     REQUEST = "request"
@@ -39,7 +39,7 @@ class WireEvent:
     """One request or response, or a fault that was applied to one."""
 
     time_ms: int
-    passage: Passage
+    kind: WireEventKind
     connection: int
     client_id: str | None
     api: str
@@ -55,9 +55,9 @@ class WireEvent:
     """The name of the broker, if the ``WireTrace`` was given one."""
 
     def as_dict(self) -> dict[str, Any]:
-        told = {
+        values = {
             "time_ms": self.time_ms,
-            "passage": self.passage.value,
+            "passage": self.kind.value,
             "connection": self.connection,
             "client_id": self.client_id,
             "api": self.api,
@@ -68,7 +68,7 @@ class WireEvent:
             "elapsed_ms": None if self.elapsed_ms is None else round(self.elapsed_ms, 2),
             "server": self.server,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def text(self) -> str:
@@ -89,7 +89,7 @@ class _Pending:
 
 
 class WireTrace:
-    """A ``WireObserver`` that calls ``tell`` with each event, on the thread of the connections.
+    """A ``WireObserver`` that calls ``on_event`` with each event, on the thread of the connections.
 
     ``server`` is the name of the broker. ``names`` are the topic names by topic id, filled from responses to Metadata;
     the traces of several brokers can share them. ``clock`` returns seconds since 1970.
@@ -97,13 +97,13 @@ class WireTrace:
 
     def __init__(
         self,
-        tell: Callable[[WireEvent], object],
+        on_event: Callable[[WireEvent], object],
         *,
         server: str | None = None,
         names: dict[UUID, str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._tell = tell
+        self._on_event = on_event
         self._server = server
         self._clock = clock
         self._pending: dict[tuple[int, int], _Pending] = {}
@@ -140,24 +140,24 @@ class WireTrace:
         with self._lock:
             if not (pending.api is not None and pending.api.key is ApiKey.PRODUCE and fields.get("acks") == 0):
                 self._pending[connection, correlation_id] = pending
-        self._say(Passage.REQUEST, connection, correlation_id, pending, fields)
+        self._emit(WireEventKind.REQUEST, connection, correlation_id, pending, fields)
 
     def request_lost(self, connection: int, correlation_id: int) -> None:
-        self._fate(Passage.REQUEST_LOST, connection, correlation_id)
+        self._record_fault(WireEventKind.REQUEST_LOST, connection, correlation_id)
 
     def request_held(self, connection: int, correlation_id: int) -> None:
-        self._fate(Passage.HELD, connection, correlation_id)
+        self._record_fault(WireEventKind.HELD, connection, correlation_id)
 
     def request_released(self, connection: int, correlation_id: int) -> None:
-        self._fate(Passage.RELEASED, connection, correlation_id)
+        self._record_fault(WireEventKind.RELEASED, connection, correlation_id)
 
     def answered(self, connection: int, frame: bytes) -> None:
-        self._answer(Passage.ANSWER, connection, frame)
+        self._answer(WireEventKind.ANSWER, connection, frame)
 
     def answer_lost(self, connection: int, frame: bytes) -> None:
-        self._answer(Passage.ANSWER_LOST, connection, frame)
+        self._answer(WireEventKind.ANSWER_LOST, connection, frame)
 
-    def _answer(self, passage: Passage, connection: int, frame: bytes) -> None:
+    def _answer(self, kind: WireEventKind, connection: int, frame: bytes) -> None:
         body = memoryview(frame)[SIZE_PREFIX_BYTES:]
         correlation_id = int.from_bytes(body[:4], "big", signed=True)
         with self._lock:
@@ -174,16 +174,16 @@ class WireTrace:
                 errors = errors_in(response)
             except DecodeError as error:
                 fields["unread"] = str(error)
-        self._say(passage, connection, correlation_id, pending, fields, errors, (self._clock() - pending.since) * 1000)
+        self._emit(kind, connection, correlation_id, pending, fields, errors, (self._clock() - pending.since) * 1000)
 
-    def _fate(self, passage: Passage, connection: int, correlation_id: int) -> None:
+    def _record_fault(self, kind: WireEventKind, connection: int, correlation_id: int) -> None:
         with self._lock:
             pending = self._pending.get((connection, correlation_id)) or _Pending(None, "?", -1, None, self._clock())
-        self._say(passage, connection, correlation_id, pending, {})
+        self._emit(kind, connection, correlation_id, pending, {})
 
-    def _say(
+    def _emit(
         self,
-        passage: Passage,
+        kind: WireEventKind,
         connection: int,
         correlation_id: int,
         about: _Pending,
@@ -191,10 +191,10 @@ class WireTrace:
         errors: tuple[str, ...] = (),
         elapsed_ms: float | None = None,
     ) -> None:
-        self._tell(
+        self._on_event(
             WireEvent(
                 round(self._clock() * 1000),
-                passage,
+                kind,
                 connection,
                 about.client_id,
                 about.name,

@@ -373,13 +373,13 @@ class VirtualDisk:
         self._alive(path)
         if self.descriptors_max is not None and self.statistics.open_files >= self.descriptors_max:
             raise _error(errno.EMFILE, path)
-        if self._faults.faults and (fault := self._faults.struck_by(Operation.OPEN, path)) is not None:
+        if self._faults.faults and (fault := self._faults.fault_for(Operation.OPEN, path)) is not None:
             raise fault.exception(path)
 
     def _reading(self, path: str) -> None:
         self._alive(path)
         self.statistics.reads += 1
-        if self._faults.faults and (fault := self._faults.struck_by(Operation.READ, path)) is not None:
+        if self._faults.faults and (fault := self._faults.fault_for(Operation.READ, path)) is not None:
             raise fault.exception(path)
 
     def _changing(
@@ -394,7 +394,7 @@ class VirtualDisk:
         if self._trace is not None:
             self._record(f"{operation.value} {path}{more}")
         dies = self._faults.dies_now()
-        fault = self._faults.struck_by(operation, path) if self._faults.faults and not dies else None
+        fault = self._faults.fault_for(operation, path) if self._faults.faults and not dies else None
         if not dies and fault is None:
             return
         if on_failure is not None:

@@ -41,7 +41,8 @@ class DiskFault:
     times: int | None = 1
     skip: int = 0
 
-    def strikes(self, operation: Operation, path: str) -> bool:
+    def applies_to(self, operation: Operation, path: str) -> bool:
+        """Count this operation if it matches. Return whether it fails."""
         if operation is not self.operation or self.times == 0 or not fnmatchcase(path, self.path):
             return False
         if self.skip:
@@ -96,5 +97,5 @@ class DiskFaults:
             then()
         return SimulatedCrash(f"the process died in {operation.value} of {path}")
 
-    def struck_by(self, operation: Operation, path: str) -> DiskFault | None:
-        return next((fault for fault in self.faults if fault.strikes(operation, path)), None)
+    def fault_for(self, operation: Operation, path: str) -> DiskFault | None:
+        return next((fault for fault in self.faults if fault.applies_to(operation, path)), None)

@@ -19,7 +19,7 @@ from random import Random
 
 from semel.net.network import ProtocolFactory
 from semel.testing.virtual.frames import Interceptor
-from semel.testing.virtual.medium import Link, Medium
+from semel.testing.virtual.links import Link, Links
 from semel.testing.virtual.trace import Trace
 from semel.testing.virtual.transport import Connection
 
@@ -75,7 +75,7 @@ class VirtualNetwork:
     ) -> None:
         self.interceptor: Interceptor | None = None
         """Decides about every frame of the connections that are opened after it was set. There is at most one."""
-        self._medium = Medium(loop, random, link=link, give_up_ms=give_up_ms, trace=trace)
+        self._links = Links(loop, random, link=link, give_up_ms=give_up_ms, trace=trace)
         self._listeners: dict[tuple[str, int], VirtualListener] = {}
         self._connections: dict[int, Connection] = {}
         self._numbers = itertools.count(1)
@@ -96,42 +96,42 @@ class VirtualNetwork:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def set_link(self, one: str, other: str, link: Link) -> None:
-        self._medium.links[frozenset((one, other))] = link
+        self._links.by_pair[frozenset((one, other))] = link
 
     def partition(self, host: str, *others: str) -> None:
         """Block all bytes between the host and each of the others. TCP retries until ``heal`` or until it gives up."""
-        self._medium.record(f"partition {host} | {' '.join(others)}")
-        self._medium.partitions.update(frozenset((host, other)) for other in others)
+        self._links.record(f"partition {host} | {' '.join(others)}")
+        self._links.partitions.update(frozenset((host, other)) for other in others)
 
     def partition_one_way(self, source: str, *destinations: str) -> None:
         """Block all bytes from the source to each of the destinations; bytes in the other direction arrive."""
-        self._medium.record(f"partition {source} -> {' '.join(destinations)}")
-        self._medium.one_way.update((source, destination) for destination in destinations)
+        self._links.record(f"partition {source} -> {' '.join(destinations)}")
+        self._links.one_way.update((source, destination) for destination in destinations)
 
     def heal(self, host: str | None = None, *others: str) -> None:
         """End the named partitions, or those of one host, or all of them."""
-        self._medium.record(f"heal {' '.join((host or 'all', *others))}")
+        self._links.record(f"heal {' '.join((host or 'all', *others))}")
 
         def is_healed(pair: Collection[str]) -> bool:
             return host is None or (host in pair and (not others or any(other in pair for other in others)))
 
-        self._medium.partitions -= {pair for pair in self._medium.partitions if is_healed(pair)}
-        self._medium.one_way -= {pair for pair in self._medium.one_way if is_healed(pair)}
+        self._links.partitions -= {pair for pair in self._links.partitions if is_healed(pair)}
+        self._links.one_way -= {pair for pair in self._links.one_way if is_healed(pair)}
         self._unblocked()
 
     def pause(self, host: str) -> None:
         """Stop delivering to and from the host until ``resume``."""
-        self._medium.record(f"pause {host}")
-        self._medium.paused.add(host)
+        self._links.record(f"pause {host}")
+        self._links.paused.add(host)
 
     def resume(self, host: str) -> None:
-        self._medium.record(f"resume {host}")
-        self._medium.paused.discard(host)
+        self._links.record(f"resume {host}")
+        self._links.paused.discard(host)
         self._unblocked()
 
     def reset(self, one: str, other: str) -> None:
         """Reset every connection between the two hosts; both ends notice it."""
-        self._medium.record(f"reset {one} | {other}")
+        self._links.record(f"reset {one} | {other}")
         for connection in tuple(self._connections.values()):
             if connection.joins(one, other):
                 connection.reset()
@@ -142,8 +142,8 @@ class VirtualNetwork:
         Its peers' connections are closed, as the kernel does after ``kill -9``. With ``silently``, for a power cut,
         the peers notice it only when they next write.
         """
-        self._medium.record(f"kill {host}")
-        self._medium.paused.discard(host)
+        self._links.record(f"kill {host}")
+        self._links.paused.discard(host)
         for listener in [listener for address, listener in self._listeners.items() if address[0] == host]:
             listener.close()
         for connection in tuple(self._connections.values()):
@@ -168,20 +168,20 @@ class VirtualNetwork:
     async def _connect(
         self, source: str, destination: str, port: int, factory: ProtocolFactory
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        deadline = self._medium.loop.time() + self._medium.give_up_ms / 1000
+        deadline = self._links.loop.time() + self._links.give_up_ms / 1000
         await self._cross(source, destination, deadline)
         listener = self._listeners.get((destination, port))
-        if listener is None or self._medium.link(source, destination).refuses:
+        if listener is None or self._links.link(source, destination).refuses:
             await self._cross(destination, source, deadline)
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"no listener on {destination}:{port}")
         number = next(self._numbers)
         client, server = (source, next(self._ports)), (destination, port)
-        self._medium.record(f"connect {number} from {source}:{client[1]} to {destination}:{port}")
+        self._links.record(f"connect {number} from {source}:{client[1]} to {destination}:{port}")
         connection = self._connections[number] = Connection(
-            number, self._medium, client, server, interceptor=self.interceptor, over=self._forget
+            number, self._links, client, server, interceptor=self.interceptor, over=self._forget
         )
-        self._medium.loop.call_soon(
-            connection.server.made, listener.factory, listener.context.copy(), context=self._medium.context
+        self._links.loop.call_soon(
+            connection.server.made, listener.factory, listener.context.copy(), context=self._links.context
         )
         try:
             await self._cross(destination, source, deadline)
@@ -200,16 +200,16 @@ class VirtualNetwork:
 
     async def _cross(self, source: str, destination: str, deadline: float) -> None:
         """Wait for the time that one packet of the TCP handshake takes. Raises ``TimeoutError`` at the deadline."""
-        await asyncio.sleep(self._medium.delay_s(source, destination))
-        while self._medium.blocked(source, destination):
-            healed = self._medium.loop.create_future()
+        await asyncio.sleep(self._links.delay_s(source, destination))
+        while self._links.blocked(source, destination):
+            healed = self._links.loop.create_future()
             self._dialling.append(healed)
             try:
                 async with asyncio.timeout_at(deadline):
                     await healed
             except TimeoutError:
                 raise TimeoutError(errno.ETIMEDOUT, f"{destination} did not answer {source}") from None
-            await asyncio.sleep(self._medium.delay_s(source, destination))
+            await asyncio.sleep(self._links.delay_s(source, destination))
 
     def _unblocked(self) -> None:
         for connection in tuple(self._connections.values()):

@@ -13,7 +13,7 @@ from collections import deque
 from enum import Enum
 from typing import Final, Protocol
 
-from semel.testing.virtual.medium import Medium
+from semel.testing.virtual.links import Links
 
 WINDOW_BYTES: Final = 64 * 1024
 """How many bytes may be sent that the receiver has not read yet."""
@@ -40,11 +40,11 @@ class Receiver(Protocol):
 
 
 class Pipe:
-    def __init__(self, medium: Medium, source: str, destination: str) -> None:
+    def __init__(self, links: Links, source: str, destination: str) -> None:
         self.source = source
         self.destination = destination
         self.unsent_bytes = 0
-        self._medium = medium
+        self._links = links
         self._unsent: deque[tuple[float, memoryview | Ending]] = deque()
         self._in_flight: deque[tuple[float, bytes | Ending]] = deque()
         self._window_bytes = WINDOW_BYTES
@@ -61,7 +61,7 @@ class Pipe:
         return not self._unsent and not self._in_flight
 
     def send(self, item: bytes | Ending, *, delay_ms: float = 0.0) -> None:
-        not_before = self._medium.loop.time() + delay_ms / 1000
+        not_before = self._links.loop.time() + delay_ms / 1000
         if isinstance(item, Ending):
             self._unsent.append((not_before, item))
         else:
@@ -86,7 +86,7 @@ class Pipe:
         self._unsent.clear()
         self.unsent_bytes = 0
         if not lossless:
-            for _ in range(self._medium.random.randint(0, len(self._in_flight))):
+            for _ in range(self._links.random.randint(0, len(self._in_flight))):
                 self._in_flight.pop()
 
     def unblocked(self) -> None:
@@ -99,7 +99,7 @@ class Pipe:
         if self._unsent:
             self._transmit()
             self._sender.drained()
-        self._schedule_arrival(self._medium.delay_s(self.source, self.destination))
+        self._schedule_arrival(self._links.delay_s(self.source, self.destination))
 
     def _transmit(self) -> None:
         while self._unsent:
@@ -121,13 +121,13 @@ class Pipe:
         self._schedule_arrival()
 
     def _fly(self, item: bytes | Ending, not_before: float) -> None:
-        medium = self._medium
-        due = max(not_before, medium.loop.time() + medium.delay_s(self.source, self.destination))
+        links = self._links
+        due = max(not_before, links.loop.time() + links.delay_s(self.source, self.destination))
         self._in_flight.append((due, item))  # It arrives after the pieces before it, even if they are due later.
 
     def _pieces(self, data: memoryview) -> list[bytes]:
         """Return the data whole, as usual, or sometimes cut into two or three pieces at random positions."""
-        random = self._medium.random
+        random = self._links.random
         cuts = random.choice(_CUTS) if len(data) > 1 else 0
         if not cuts:
             return [bytes(data)]
@@ -141,9 +141,9 @@ class Pipe:
 
     def _schedule_arrival(self, delay_s: float = 0.0) -> None:
         if self._arrival is None and self._in_flight:
-            loop = self._medium.loop
+            loop = self._links.loop
             due = max(self._in_flight[0][0], loop.time() + delay_s)
-            self._arrival = loop.call_at(due, self._arrive, context=self._medium.context)
+            self._arrival = loop.call_at(due, self._arrive, context=self._links.context)
 
     def _arrive(self) -> None:
         self._arrival = None
@@ -151,7 +151,7 @@ class Pipe:
             if self._giving_up is None:
                 self._give_up_later()
             return
-        now = self._medium.loop.time()
+        now = self._links.loop.time()
         data: list[bytes] = []
         ending: Ending | None = None
         while self._in_flight and self._in_flight[0][0] <= now and ending is None:
@@ -167,18 +167,18 @@ class Pipe:
             self._receiver.ended(ending)
 
     def _blocked(self) -> bool:
-        return self._stalled or self._medium.blocked(self.source, self.destination)
+        return self._stalled or self._links.blocked(self.source, self.destination)
 
     def _give_up_later(self) -> None:
-        loop = self._medium.loop
-        self._giving_up = loop.call_later(self._medium.give_up_ms / 1000, self._give_up, context=self._medium.context)
+        loop = self._links.loop
+        self._giving_up = loop.call_later(self._links.give_up_ms / 1000, self._give_up, context=self._links.context)
 
     def _give_up(self) -> None:
-        if self.source in self._medium.paused:  # The time in which the sender is paused does not count.
+        if self.source in self._links.paused:  # The time in which the sender is paused does not count.
             self._give_up_later()
             return
         self._giving_up = None
         self._unsent.clear()
         self._in_flight.clear()
-        message = f"{self.destination} has not acknowledged anything for {self._medium.give_up_ms} ms"
+        message = f"{self.destination} has not acknowledged anything for {self._links.give_up_ms} ms"
         self._sender.failed(TimeoutError(errno.ETIMEDOUT, message))

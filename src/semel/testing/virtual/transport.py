@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from semel.testing.virtual.frames import DELIVER, Frame, FrameSplitter, Interceptor, payload
-from semel.testing.virtual.medium import Medium
+from semel.testing.virtual.links import Links
 from semel.testing.virtual.pipe import Ending, Pipe
 
 HIGH_WATER_BYTES = 64 * 1024
@@ -34,8 +34,8 @@ class VirtualTransport(asyncio.Transport):
         self._from_peer = f"from {_name(peer)}"
         self._server = server
         self._connection = connection
-        self._medium = connection.medium
-        self._outgoing = Pipe(connection.medium, address[0], peer[0])
+        self._links = connection.links
+        self._outgoing = Pipe(connection.links, address[0], peer[0])
         self._incoming: Pipe
         self._context: contextvars.Context
         self._protocol: Any = None
@@ -69,7 +69,7 @@ class VirtualTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._reading and not self._closing:
             self._reading = True
-            self._medium.loop.call_soon(self._read, context=self._medium.context)
+            self._links.loop.call_soon(self._read, context=self._links.context)
 
     def get_write_buffer_size(self) -> int:
         return self._outgoing.unsent_bytes
@@ -127,7 +127,7 @@ class VirtualTransport(asyncio.Transport):
     # -- called by the pipes ------------------------------------------------------------------------------------------
 
     def arrived(self, data: bytes) -> None:
-        self._medium.record(f"{self._receiving} {len(data)} bytes {self._from_peer}")
+        self._links.record(f"{self._receiving} {len(data)} bytes {self._from_peer}")
         if self._gone:
             # This socket is closed: the kernel answers with a reset.
             self._outgoing.send(Ending.RESET)
@@ -137,7 +137,7 @@ class VirtualTransport(asyncio.Transport):
         self._read()
 
     def ended(self, ending: Ending) -> None:
-        self._medium.record(f"{self._receiving} {ending.value} {self._from_peer}")
+        self._links.record(f"{self._receiving} {ending.value} {self._from_peer}")
         if self._gone:
             self._connection.over_if_idle()
         elif ending is Ending.RESET:
@@ -192,7 +192,7 @@ class VirtualTransport(asyncio.Transport):
         self._unread.clear()
         self._outgoing.cut(lossless=self._splitter is not None)
         if not silently:
-            self._outgoing.send(self._medium.random.choice((Ending.EOF, Ending.RESET)))
+            self._outgoing.send(self._links.random.choice((Ending.EOF, Ending.RESET)))
         self._connection.over_if_idle()
 
     def unblocked(self) -> None:
@@ -214,11 +214,11 @@ class VirtualTransport(asyncio.Transport):
         else:
             for frame in self._splitter.feed(data):
                 self._judge(frame, framed=self._splitter.framed)
-        link = self._medium.link(self.host, self._peer[0])
-        random = self._medium.random
+        link = self._links.link(self.host, self._peer[0])
+        random = self._links.random
         if link.reset_probability and random.random() < link.reset_probability:
-            soon_s = self._medium.delay_s(self.host, self._peer[0]) * random.random()
-            self._medium.loop.call_later(soon_s, self._connection.reset, context=self._medium.context)
+            soon_s = self._links.delay_s(self.host, self._peer[0]) * random.random()
+            self._links.loop.call_later(soon_s, self._connection.reset, context=self._links.context)
         if link.stall_probability and random.random() < link.stall_probability:
             self._outgoing.stall()
 
@@ -230,10 +230,10 @@ class VirtualTransport(asyncio.Transport):
         for _ in range(verdict.copies):
             self._outgoing.send(frame, delay_ms=verdict.delay_ms)
         if verdict.reset:
-            self._medium.loop.call_soon(self._connection.reset, context=self._medium.context)
+            self._links.loop.call_soon(self._connection.reset, context=self._links.context)
         if verdict.sender_loses:
             lost = ConnectionResetError(f"connection {self._connection.number} was reset in between")
-            self._medium.loop.call_soon(self.failed, lost, context=self._medium.context)
+            self._links.loop.call_soon(self.failed, lost, context=self._links.context)
 
     def _send_rest(self) -> None:
         if self._splitter is not None and (rest := self._splitter.rest()):
@@ -278,12 +278,12 @@ class VirtualTransport(asyncio.Transport):
         self._closing = True
         # An interceptor is like a proxy: frames that it has passed on arrive even if the sender is gone.
         self._outgoing.cut(lossless=self._splitter is not None)
-        self._outgoing.send(self._medium.random.choice((Ending.EOF, Ending.RESET)))
+        self._outgoing.send(self._links.random.choice((Ending.EOF, Ending.RESET)))
         self._go(error)
 
     def _go(self, error: BaseException | None) -> None:
         self._gone = True
-        self._medium.loop.call_soon(self._lost, error, context=self._medium.context)
+        self._links.loop.call_soon(self._lost, error, context=self._links.context)
 
     def _lost(self, error: BaseException | None) -> None:
         if self._protocol is not None:
@@ -301,7 +301,7 @@ class VirtualTransport(asyncio.Transport):
 
     def _fatal(self, error: BaseException, method: str) -> None:
         report = {"message": f"protocol.{method}() failed", "exception": error, "transport": self}
-        self._context.run(self._medium.loop.call_exception_handler, report)
+        self._context.run(self._links.loop.call_exception_handler, report)
         self._break_off(error)
 
 
@@ -311,7 +311,7 @@ class Connection:
     def __init__(
         self,
         number: int,
-        medium: Medium,
+        links: Links,
         client: tuple[str, int],
         server: tuple[str, int],
         *,
@@ -319,7 +319,7 @@ class Connection:
         over: Callable[[int], None],
     ) -> None:
         self.number = number
-        self.medium = medium
+        self.links = links
         self.interceptor = interceptor
         self._over = over
         self.client = VirtualTransport(self, client, server, server=False)

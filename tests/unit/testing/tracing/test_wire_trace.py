@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semel.testing.tracing.summary_text import text_of
-from semel.testing.tracing.wire_trace import Passage, WireEvent, WireTrace
+from semel.testing.tracing.wire_trace import WireEvent, WireEventKind, WireTrace
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import encode_request, encode_response
 from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -23,7 +23,7 @@ def test_a_password_is_counted_and_not_shown() -> None:
     answer = encode_response(7, api, 2, SaslAuthenticateResponse(error_code=58))
     asked, answered = observed(("requested", bytes(request)), ("answered", bytes(answer)))
     assert (asked.client_id, asked.text) == ("a", "SaslAuthenticate v2 auth_bytes='13 bytes'")
-    assert (answered.passage, answered.errors) == (Passage.ANSWER, ("SASL_AUTHENTICATION_FAILED",))
+    assert (answered.kind, answered.errors) == (WireEventKind.ANSWER, ("SASL_AUTHENTICATION_FAILED",))
     assert "secret" not in repr(asked)
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from semel.testing.virtual.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
 from semel.testing.virtual.latency import constant_ms, mostly, uniform_ms
+from semel.testing.virtual.links import Link
 from semel.testing.virtual.loop import VirtualLoop
-from semel.testing.virtual.medium import Link
 from semel.testing.virtual.network import VirtualNetwork
 from tests.unit.testing.virtual.network_protocols import BufferedRecorder, Echo, Recorder
 
@@ -133,9 +133,9 @@ def test_healing_one_partition_leaves_the_others() -> None:
     async def scenario(network: VirtualNetwork) -> tuple[bool, bool, bool]:
         network.partition("a", "b", "c", "d")
         network.heal("a", "b")
-        first = network._medium.blocked("a", "b"), network._medium.blocked("a", "c")
+        first = network._links.blocked("a", "b"), network._links.blocked("a", "c")
         network.heal("a")
-        return (*first, network._medium.blocked("d", "a"))
+        return (*first, network._links.blocked("d", "a"))
 
     assert run(scenario) == (False, True, False)
 

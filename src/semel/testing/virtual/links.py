@@ -29,7 +29,7 @@ class Link:
     """New connections are refused."""
 
 
-class Medium:
+class Links:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, random: Random, *, link: Link, give_up_ms: float, trace: Trace | None
     ) -> None:
@@ -39,14 +39,14 @@ class Medium:
         # The network belongs to no process: bytes in flight are delivered even if their sender is killed or paused.
         self.context = contextvars.Context()
         self.default_link = link
-        self.links: dict[frozenset[str], Link] = {}
+        self.by_pair: dict[frozenset[str], Link] = {}
         self.partitions: set[frozenset[str]] = set()
         self.one_way: set[tuple[str, str]] = set()
         self.paused: set[str] = set()
         self._trace = trace
 
     def link(self, one: str, other: str) -> Link:
-        return self.links.get(frozenset((one, other)), self.default_link) if self.links else self.default_link
+        return self.by_pair.get(frozenset((one, other)), self.default_link) if self.by_pair else self.default_link
 
     def delay_s(self, one: str, other: str) -> float:
         return self.link(one, other).latency(self.random) / 1000
