@@ -11,8 +11,8 @@ from benchmarks.processors import Watch
 from benchmarks.raw_members import RawMembers
 from semel import blocking
 from semel.admin import ConfigResource
-from tools.asking import committed_offsets
 from tools.server import Server
+from tools.single_requests import committed_offsets
 
 # The default of Kafka's clients, and ours.
 HEARTBEAT_INTERVAL_S: Final = 3.0

@@ -9,7 +9,7 @@ from typing import Final
 from semel.errors import ErrorCode
 from semel.wire.apis import ApiKey
 from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tools.asking import ask
+from tools.single_requests import send_request
 
 _PAUSE_S: Final = 0.1
 
@@ -59,7 +59,7 @@ class CommittedWatch:
         while not self._stopping.wait(_PAUSE_S):
             acknowledged = dict(self._acknowledged())
             try:
-                answer = ask(self._bootstrap_servers, ApiKey.OFFSET_FETCH, 7, self._request)
+                answer = send_request(self._bootstrap_servers, ApiKey.OFFSET_FETCH, 7, self._request)
             except OSError:
                 continue  # The broker cannot be reached now.
             if answer.error_code != ErrorCode.NONE:

@@ -281,7 +281,7 @@ class _Group:
         return [end + (not self.feeder.is_finished) for end in self.feeder.ends()]
 
     def is_shared(self) -> bool:
-        return all(member.told.assigned for member in self.members)
+        return all(member.reports.assigned for member in self.members)
 
     def unread(self, ends: Sequence[int]) -> dict[int, int]:
         """Return the committed offsets of the partitions that are not read up to these ends."""
@@ -312,7 +312,7 @@ class _Group:
             return {}
         highest: dict[int, int] = {}
         for member in (*self.gone, *self.members):
-            for partition, offset in list(member.told.committed.items()):
+            for partition, offset in list(member.reports.committed.items()):
                 highest[partition] = max(offset, highest.get(partition, 0))
         return highest
 
@@ -328,7 +328,7 @@ class _Group:
                 told = differences(expected, got)
                 found += [f"{self.plan.group}, partition {partition}: {difference}" for difference in told]
         else:
-            read = {place for member in (*self.gone, *self.members) for place in member.told.read}
+            read = {place for member in (*self.gone, *self.members) for place in member.reports.read}
             everything = {(partition, offset) for partition, end in enumerate(ends) for offset in range(end)}
             if lost := sorted(everything - read):
                 found.append(f"{self.plan.group}: {len(lost)} records were read by nobody, {lost[0]} first")
@@ -414,7 +414,7 @@ def _stuck(goals: Sequence[tuple[_Group, list[int]]]) -> str:
     for group, ends in goals:
         behind = [number for number, end in enumerate(ends) if group.watch.offsets[number] < end]
         if behind:
-            members = {one.role.name: (sorted(one.told.assigned), one.told.errors[-2:]) for one in group.members}
+            members = {one.role.name: (sorted(one.reports.assigned), one.reports.errors[-2:]) for one in group.members}
             leaving = [one.role.name for one in group.gone if one.exit_code is None]
             told.append(
                 f"{group.plan.group} has not read partitions {behind}: members {members}, still leaving {leaving}, "

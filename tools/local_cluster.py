@@ -24,8 +24,8 @@ from semel.errors import ErrorCode
 from semel.wire.apis import ApiKey
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tools.asking import ask
 from tools.patience import PATIENCE_S, wait_until
+from tools.single_requests import send_request
 
 BROKERS: Final = 3
 SESSION_TIMEOUT_MS: Final = 6_000
@@ -110,7 +110,7 @@ class StruckCluster:
         if role in (Role.TRANSACTION_COORDINATOR, Role.GROUP_COORDINATOR):
             is_group = role is Role.GROUP_COORDINATOR
             asked = FindCoordinatorRequest(key=self.group if is_group else self.transactional_id, key_type=not is_group)
-            coordinator = ask(self.bootstrap_servers, ApiKey.FIND_COORDINATOR, 3, asked)
+            coordinator = send_request(self.bootstrap_servers, ApiKey.FIND_COORDINATOR, 3, asked)
             return None if coordinator.error_code else int(coordinator.node_id)
         known = self._metadata([self.topic])
         if role is Role.CONTROLLER:
@@ -120,7 +120,7 @@ class StruckCluster:
     def is_known_to_all(self) -> bool:
         asked = MetadataRequest(topics=[])
         return all(
-            len(ask(server, ApiKey.METADATA, 8, asked).brokers) == BROKERS
+            len(send_request(server, ApiKey.METADATA, 8, asked).brokers) == BROKERS
             for server in self.bootstrap_servers.split(",")
         )
 
@@ -140,7 +140,7 @@ class StruckCluster:
 
     def _metadata(self, topics: list[str] | None) -> MetadataResponse:
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        answer = ask(self.bootstrap_servers, ApiKey.METADATA, 8, MetadataRequest(topics=wanted))
+        answer = send_request(self.bootstrap_servers, ApiKey.METADATA, 8, MetadataRequest(topics=wanted))
         assert isinstance(answer, MetadataResponse)
         return answer
 

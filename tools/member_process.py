@@ -50,7 +50,7 @@ PYTHON_LIBRARIES: Final = (OWN, CONFLUENT, KAFKA_PYTHON, AIOKAFKA)
 
 
 @dataclass(slots=True)
-class Told:
+class MemberReports:
     """Everything that a member has reported, in the order of its lines."""
 
     assigned: set[int] = field(default_factory=set)
@@ -59,7 +59,7 @@ class Told:
     committed: dict[int, int] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
-    def hear(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         what, _, values = line.strip().partition(" ")
         match what:
             case "assigned":
@@ -81,7 +81,7 @@ class MemberProcess:
     def __init__(self, library: Library, role: Role, output: Path) -> None:
         self.library = library
         self.role = role
-        self.told = Told()
+        self.reports = MemberReports()
         self.is_paused = False
         self._output = output
         with output.open("a") as errors:
@@ -129,13 +129,13 @@ class MemberProcess:
 
     def wait_until_assigned(self, timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
-        while not self.told.assigned:
+        while not self.reports.assigned:
             if time.monotonic() > deadline or self.exit_code is not None:
-                raise TimeoutError(f"{self.role.name} was assigned nothing: {self.told.errors} {self.printed()}")
+                raise TimeoutError(f"{self.role.name} was assigned nothing: {self.reports.errors} {self.printed()}")
             time.sleep(0.01)
 
     def last_words(self) -> str:
-        return self.told.errors[-1] if self.told.errors else self.printed()
+        return self.reports.errors[-1] if self.reports.errors else self.printed()
 
     def printed(self, last_bytes: int = 2000) -> str:
         return self._output.read_bytes()[-last_bytes:].decode(errors="replace")
@@ -144,7 +144,7 @@ class MemberProcess:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                self.told.hear(line)
+                self.reports.add_line(line)
 
 
 def _pairs(values: str) -> list[tuple[int, int]]:

@@ -9,8 +9,8 @@ from semel.errors import ErrorCode
 from semel.wire.apis import ApiKey
 from semel.wire.messages.describe_transactions import DescribeTransactionsRequest
 from semel.wire.messages.list_transactions import ListTransactionsRequest
-from tools.asking import ask
 from tools.frames import now_ms
+from tools.single_requests import send_request
 
 UNDECIDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _INTERVAL_S: Final = 0.2
@@ -54,11 +54,11 @@ def undecided_ages_ms(bootstrap_servers: str) -> dict[str, int]:
 
 
 def _coordinated_by(server: str) -> dict[str, int]:
-    listed = ask(server, ApiKey.LIST_TRANSACTIONS, 1, ListTransactionsRequest(list(UNDECIDED)))
+    listed = send_request(server, ApiKey.LIST_TRANSACTIONS, 1, ListTransactionsRequest(list(UNDECIDED)))
     names = [state.transactional_id for state in listed.transaction_states]
     if not names:
         return {}
-    described = ask(server, ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(names))
+    described = send_request(server, ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(names))
     return {
         state.transactional_id: now_ms() - state.transaction_start_time_ms
         for state in described.transaction_states

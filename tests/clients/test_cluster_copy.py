@@ -13,12 +13,12 @@ from semel.errors import AbortableError
 from semel.testing import Cluster
 from semel.wire.apis import ApiKey
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
-from tools.asking import ask
 from tools.copier_process import JAVA_COPIER, OWN, PYTHON_COPIERS, Copier
 from tools.copy_run import PARTITIONS, Placement, copy_under_kills, fill, transactional_id_of, values_of
 from tools.load import create_topic
 from tools.patience import PATIENCE_MS, PATIENCE_S, wait_until
 from tools.run_result import to_json
+from tools.single_requests import send_request
 
 JAVA = pytest.param(JAVA_COPIER, id="java", marks=[pytest.mark.kafka, pytest.mark.needs("kafka", "javac")])
 SETTINGS = {"transaction_state_log_num_partitions": 6, "offsets_topic_num_partitions": 6}
@@ -109,7 +109,7 @@ def _group_coordinated_elsewhere(cluster: Cluster, transactional_id: str) -> str
     def are_there() -> bool:
         for key_type in (0, 1):
             asked = FindCoordinatorRequest(key=transactional_id, key_type=key_type)
-            if ask(cluster.bootstrap_servers, ApiKey.FIND_COORDINATOR, 3, asked).error_code:
+            if send_request(cluster.bootstrap_servers, ApiKey.FIND_COORDINATOR, 3, asked).error_code:
                 return False
         return cluster.transaction_coordinator(transactional_id) is not None
 

@@ -22,7 +22,6 @@ from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from tests.broker.group_client import METADATA, join_request
 from tests.broker.raw_client import RawClient
 from tests.clients.waiting import eventually
-from tools.asking import committed_offsets
 from tools.brokers import semel
 from tools.committed_watch import CommittedWatch
 from tools.feeder import Feeder
@@ -37,12 +36,13 @@ from tools.member_process import (
     PYTHON_LIBRARIES,
     Library,
     MemberProcess,
-    Told,
+    MemberReports,
 )
 from tools.members.role import CONSUMER_PROTOCOL, HEARTBEAT_INTERVAL_MS, MAX_POLL_INTERVAL_MS, Role
 from tools.patience import BEYOND_PATIENCE_MS, PATIENCE_S, wait_until
 from tools.run_result import to_json
 from tools.server import Server, running
+from tools.single_requests import committed_offsets
 
 NEEDS_JAVA = [pytest.mark.kafka, pytest.mark.needs("kafka", "javac")]
 PAUSE_S = 0.2
@@ -142,8 +142,8 @@ def test_members_without_a_common_assignor_are_told_so(join: Callable[..., Membe
     join(CONFLUENT, "range").wait_until_assigned()
     refused = [join(library, "roundrobin") for library in PYTHON_LIBRARIES]
     for member in refused:
-        eventually(True, lambda member=member: any(map(is_no_common_assignor, member.told.errors)))  # type: ignore[misc]
-        assert not member.told.assigned
+        eventually(True, lambda member=member: any(map(is_no_common_assignor, member.reports.errors)))  # type: ignore[misc]
+        assert not member.reports.assigned
 
 
 # kafka-python's poll returns no records while its JoinGroup is unanswered, so it says nothing about the broker here.
@@ -158,22 +158,22 @@ def test_a_cooperative_rebalance_does_not_stop_the_partitions_that_stay(
     stays.wait_until_assigned()
     stopped = join(library, "cooperative-sticky")
     stopped.wait_until_assigned()
-    eventually(12, lambda: len(stays.told.assigned))
+    eventually(12, lambda: len(stays.reports.assigned))
     stopped.pause()
     came = join(library, "cooperative-sticky")
     eventually(ConsumerGroupState.PREPARING_REBALANCING, lambda: state_of_readers(server))
-    held = set(stays.told.assigned)
-    revoked, read = len(stays.told.revoked), len(stays.told.read)
+    held = set(stays.reports.assigned)
+    revoked, read = len(stays.reports.revoked), len(stays.reports.read)
 
     # More than what may have been fetched before, whatever time that takes: the rebalance goes on until it is resumed.
-    wait_until(lambda: len(stays.told.read) - read > len(held), "it stopped reading")
+    wait_until(lambda: len(stays.reports.read) - read > len(held), "it stopped reading")
 
-    assert not came.told.assigned, "the rebalance has not waited for the member that is stopped"
-    assert not stays.told.revoked[revoked:], "it gave partitions up before the rebalance was over"
-    assert {partition for partition, _ in stays.told.read[read:]} <= held, "it read what was not its own"
+    assert not came.reports.assigned, "the rebalance has not waited for the member that is stopped"
+    assert not stays.reports.revoked[revoked:], "it gave partitions up before the rebalance was over"
+    assert {partition for partition, _ in stays.reports.read[read:]} <= held, "it read what was not its own"
     stopped.resume()
     came.wait_until_assigned()
-    assert not [given_up for given_up in stays.told.revoked[revoked:] if given_up == held], "it gave up everything"
+    assert not [given_up for given_up in stays.reports.revoked[revoked:] if given_up == held], "it gave up everything"
     feeder.finish()
 
 
@@ -206,18 +206,18 @@ def test_a_member_commits_again_what_was_refused_in_a_rebalance_that_left_it_its
         assign_all(leader, joined, to=member_id)
 
         eventually([records, 1], lambda: committed_offsets(server.bootstrap_servers, "readers", "orders", 2))
-        assert len(member.told.read) == records + 1, "it has read something again"
+        assert len(member.reports.read) == records + 1, "it has read something again"
 
 
 def is_committed_soon(producer: Producer, member: MemberProcess, partition: int, records: int) -> bool:
     """Send one more record. On a busy machine a commit may be late: then the test shows nothing, and does not fail."""
     producer.produce("orders", b"a record", partition=partition)
     assert producer.flush(PATIENCE_S) == 0
-    eventually(records, lambda: sum(read == partition for read, _ in member.told.read))
+    eventually(records, lambda: sum(read == partition for read, _ in member.reports.read))
     soon_s = time.monotonic() + 1
-    while member.told.committed.get(partition) != records and time.monotonic() < soon_s:
+    while member.reports.committed.get(partition) != records and time.monotonic() < soon_s:
         time.sleep(0.01)
-    return member.told.committed.get(partition) == records
+    return member.reports.committed.get(partition) == records
 
 
 def request_to_join(member_id: str) -> JoinGroupRequest:
@@ -266,7 +266,7 @@ def is_no_common_assignor(error: str) -> bool:
 
 
 def test_what_a_member_tells_is_understood() -> None:
-    told = Told()
+    told = MemberReports()
     for line in (
         "assigned 0 1 2\n",
         "read 0:5 2:7\n",
@@ -276,7 +276,7 @@ def test_what_a_member_tells_is_understood() -> None:
         "error X y\n",
     ):
         told.hear(line)
-    assert told == Told({0, 2}, [{1}], [(0, 5), (2, 7)], {0: 7, 2: 8}, ["X y"])
+    assert told == MemberReports({0, 2}, [{1}], [(0, 5), (2, 7)], {0: 7, 2: 8}, ["X y"])
 
 
 def test_offsets_that_go_back_or_behind_what_was_acknowledged_are_told() -> None:

@@ -23,7 +23,7 @@ from semel.wire.apis import ApiKey
 from semel.wire.messages.metadata import MetadataRequest
 from tests.clients import planted_broker
 from tools.brokers import semel
-from tools.hostile.aim import ATTACKS, Aim, Attack
+from tools.hostile.attack_context import ATTACKS, Attack, AttackContext
 from tools.hostile.attacks import compressed
 from tools.hostile.attacks.flow import filled_topic
 from tools.hostile.attacks.produced import produce
@@ -107,23 +107,23 @@ def test_a_broker_without_a_budget_for_answers_is_found(tmp_path: Path) -> None:
     assert any("memory: " in text for text in findings), findings
 
 
-def forty_clients_whose_answers_are_made(aim: Aim) -> None:
+def forty_clients_whose_answers_are_made(context: AttackContext) -> None:
     """None of them reads, and the attack goes on until each has the first byte of an answer of 15 MB."""
-    frame = fetch_frame(filled_topic(aim, 15 * 2**20))
+    frame = fetch_frame(filled_topic(context, 15 * 2**20))
     with ExitStack() as stack:
-        clients = [stack.enter_context(aim.stranger(timeout_s=300, receive_buffer_bytes=4096)) for _ in range(40)]
+        clients = [stack.enter_context(context.connect(timeout_s=300, receive_buffer_bytes=4096)) for _ in range(40)]
         for client in clients:
             client.send(frame)
         for client in clients:
             client.socket.recv(1, socket.MSG_PEEK)
 
 
-def into_the_canarys_topic(aim: Aim) -> None:
-    with aim.stranger() as client:
-        aim.noted(produce(client, TOPIC, sound_batch(b"not the canary's")))
+def into_the_canarys_topic(context: AttackContext) -> None:
+    with context.connect() as client:
+        context.noted(produce(client, TOPIC, sound_batch(b"not the canary's")))
 
 
-def stop_for_a_while(aim: Aim, server: Server) -> None:
+def stop_for_a_while(context: AttackContext, server: Server) -> None:
     os.kill(server.pid, signal.SIGSTOP)
     time.sleep(0.5)
     os.kill(server.pid, signal.SIGCONT)
@@ -133,8 +133,8 @@ def test_an_attack_begins_when_the_internal_topics_are_made(tmp_path: Path) -> N
     """Otherwise its waits would be those for the files of a hundred partitions."""
     seen: list[str | None] = []
 
-    def look(aim: Aim) -> None:
-        with aim.stranger() as client:
+    def look(context: AttackContext) -> None:
+        with context.connect() as client:
             response = client.ask(ApiKey.METADATA, 9, MetadataRequest(topics=None))
             assert not isinstance(response, str), response
             seen.extend(topic.name for topic in response.topics)
@@ -152,7 +152,7 @@ def test_the_canary_sees_a_record_that_is_not_its_own(tmp_path: Path) -> None:
 
 def test_the_canary_sees_that_the_broker_stood_still(tmp_path: Path) -> None:
     server = semel(tmp_path, settings=SETTINGS)
-    trial = withstand(server, [Attack("still", lambda aim: stop_for_a_while(aim, server))])
+    trial = withstand(server, [Attack("still", lambda context: stop_for_a_while(context, server))])
     assert trial.sound
     assert not trial.passed
     assert trial.results[0].canary.broker_ms >= 250

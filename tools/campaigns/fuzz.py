@@ -20,7 +20,7 @@ from typing import Any
 import tools.hostile.attacks  # noqa: F401 (importing it fills ATTACKS)
 from tools.fuzz.run import run_seed
 from tools.fuzz.targets import all_targets
-from tools.hostile.aim import ATTACKS
+from tools.hostile.attack_context import ATTACKS
 from tools.hostile.attacks.sessions import FRAMES
 from tools.hostile.secured import secured_broker
 from tools.hostile.trial import STOP_SECONDS_MAX, withstand

@@ -8,7 +8,7 @@ from typing import Any
 
 import tools.hostile.attacks  # noqa: F401 (importing it fills ATTACKS)
 from tools.brokers import semel
-from tools.hostile.aim import ATTACKS
+from tools.hostile.attack_context import ATTACKS
 from tools.hostile.trial import SETTINGS, withstand
 
 _NAMES = list(ATTACKS)

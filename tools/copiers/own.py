@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from semel import Consumer, ConsumerRecord, Producer
 from semel.errors import AbortableError, TimedOut
-from tools.asking import committed_offsets
 from tools.copiers.task import RECORDS_PER_TRANSACTION, Task, tell
+from tools.single_requests import committed_offsets
 
 
 async def copy_all(task: Task) -> None:

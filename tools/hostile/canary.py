@@ -35,8 +35,8 @@ from semel.wire.messages.offset_commit import (
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from semel.wire.records import iterate_headers, iterate_records
+from tools.hostile.attack_connection import AttackConnection, response_word
 from tools.hostile.batches import sound_batch
-from tools.hostile.stranger import Stranger, told
 from tools.patience import PATIENCE_S
 
 TOPIC = "canary"
@@ -74,7 +74,7 @@ class Canary:
         self._queues = [Path("/proc/thread-self/schedstat")]
         if pid is not None:
             self._queues.append(Path(f"/proc/{pid}/schedstat"))
-        self._clients: dict[str, Stranger] = {}
+        self._clients: dict[str, AttackConnection] = {}
         self._number = 0
         self._position = 0
         self._member_id, self._generation = "", -1
@@ -83,7 +83,7 @@ class Canary:
     def start(self) -> None:
         """Create the topic, join the group, and do a few rounds; raises AssertionError if the broker refuses."""
         topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
-        assert told(self._ask("admin", ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic]))) == "NONE"
+        assert response_word(self._ask("admin", ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic]))) == "NONE"
         self._join()
         for _ in range(10):
             self.round()
@@ -137,7 +137,7 @@ class Canary:
     def _ask(self, name: str, key: ApiKey, version: int, message: object) -> Any:
         client = self._clients.get(name)
         if client is None:
-            client = self._clients[name] = Stranger(self._port, timeout_s=PATIENCE_S)
+            client = self._clients[name] = AttackConnection(self._port, timeout_s=PATIENCE_S)
         response = client.ask(key, version, message, client_id="canary")
         if isinstance(response, str):
             client.close()
@@ -150,7 +150,7 @@ class Canary:
         request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
         response = self._ask("produce", ApiKey.PRODUCE, 9, request)
         (answer,) = response.responses[0].partition_responses
-        assert answer.error_code == 0, told(response)
+        assert answer.error_code == 0, response_word(response)
         assert answer.base_offset == number, f"record {number} was given offset {answer.base_offset}"
 
     def _fetch(self) -> None:
@@ -159,7 +159,7 @@ class Canary:
             max_wait_ms=0, min_bytes=0, max_bytes=_FETCH_BYTES_MAX, topics=[FetchTopic(TOPIC, partitions=[asked])]
         )
         response = self._ask("fetch", ApiKey.FETCH, 11, request)
-        assert told(response) == "NONE", told(response)
+        assert response_word(response) == "NONE", response_word(response)
         (answer,) = response.responses[0].partitions
         for number, value in _records(answer.records or b""):
             assert (number, value) == (self._position, value_of(number)), f"read {value[:20]!r} at {number}"
@@ -169,19 +169,19 @@ class Canary:
     def _metadata(self) -> None:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
         response = self._ask("metadata", ApiKey.METADATA, 9, request)
-        assert told(response) == "NONE", told(response)
+        assert response_word(response) == "NONE", response_word(response)
 
     def _heartbeat(self) -> None:
         request = HeartbeatRequest(GROUP, self._generation, self._member_id)
         response = self._ask("group", ApiKey.HEARTBEAT, 4, request)
-        assert told(response) == "NONE", told(response)
+        assert response_word(response) == "NONE", response_word(response)
 
     def _commit(self) -> None:
         partition = OffsetCommitRequestPartition(0, self._position, committed_metadata="")
         topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
         request = OffsetCommitRequest(GROUP, self._generation, self._member_id, topics=[topic])
         response = self._ask("group", ApiKey.OFFSET_COMMIT, 8, request)
-        assert told(response) == "NONE", told(response)
+        assert response_word(response) == "NONE", response_word(response)
 
     def _join(self) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -201,7 +201,7 @@ class Canary:
             if response.error_code == 0:
                 break
             # The first answer is MEMBER_ID_REQUIRED, or there is no coordinator yet.
-            assert time.monotonic() < until, told(response)
+            assert time.monotonic() < until, response_word(response)
             time.sleep(0.02)
         self._generation = response.generation_id
         sync = SyncGroupRequest(
@@ -212,20 +212,20 @@ class Canary:
             protocol_name="range",
             assignments=[SyncGroupRequestAssignment(self._member_id, b"")],
         )
-        assert told(self._ask("group", ApiKey.SYNC_GROUP, 5, sync)) == "NONE"
+        assert response_word(self._ask("group", ApiKey.SYNC_GROUP, 5, sync)) == "NONE"
 
 
 def read_back(port: int, count: int) -> list[str]:
     """Return the faults of the canary's topic, which must have ``count`` records, once, in order, and no others."""
     position = 0
-    with Stranger(port, timeout_s=PATIENCE_S) as client:
+    with AttackConnection(port, timeout_s=PATIENCE_S) as client:
         while True:
             asked = FetchPartition(0, fetch_offset=position, partition_max_bytes=_FETCH_BYTES_MAX)
             topics = [FetchTopic(TOPIC, partitions=[asked])]
             request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=2**20, topics=topics)
             response = client.ask(ApiKey.FETCH, 11, request)
-            if isinstance(response, str) or told(response) != "NONE":
-                return [f"the canary's topic cannot be read at {position}: {told(response)}"]
+            if isinstance(response, str) or response_word(response) != "NONE":
+                return [f"the canary's topic cannot be read at {position}: {response_word(response)}"]
             before = position
             for number, value in _records(response.responses[0].partitions[0].records or b""):
                 if (number, value) != (position, value_of(position)):

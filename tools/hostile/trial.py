@@ -24,9 +24,9 @@ from typing import Any
 from semel.wire.apis import ApiKey
 from semel.wire.messages.api_versions import ApiVersionsRequest
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
-from tools.hostile.aim import Aim, Attack
+from tools.hostile.attack_connection import HOST, AttackConnection, response_word
+from tools.hostile.attack_context import Attack, AttackContext
 from tools.hostile.canary import Waits, read_back
-from tools.hostile.stranger import HOST, Stranger, told
 from tools.server import NotReady, Server
 
 WAIT_MS_MAX = 250
@@ -190,7 +190,7 @@ def _prepare(server: Server) -> None:
     The first requests to the coordinators create a hundred partitions. For some seconds after that a sync waits for the
     file system, which commits the names of all their files, and that time would be charged to the attack.
     """
-    with Stranger(server.launch.port, timeout_s=60) as client:
+    with AttackConnection(server.launch.port, timeout_s=60) as client:
         for key_type in (GROUP, TRANSACTION):
             # The request is refused if there are only few descriptors.
             client.ask(ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"]))
@@ -202,26 +202,26 @@ def _attacked(server: Server, attack: Attack, canary: _CanaryProcess, *, seed: i
     answered_before = _metrics(server).get(REQUESTS, 0.0)  # Reading the metrics also resets the longest turn.
     chance = Random(f"{attack.name} {seed}")
     launch = server.launch
-    aim = Aim(launch.port, launch.metrics_port, launch.secured_ports, scale=scale, random=chance)
+    context = AttackContext(launch.port, launch.metrics_port, launch.secured_ports, scale=scale, random=chance)
     cpu_before, started = server.cpu_seconds(), time.monotonic()
     _forget_peak(server)
     try:
-        attack.run(aim)
+        attack.run(context)
     except (OSError, AssertionError) as error:
-        aim.finding(f"the attack could not go on: {type(error).__name__}: {error}")
+        context.finding(f"the attack could not go on: {type(error).__name__}: {error}")
     seconds = time.monotonic() - started
-    aim.findings += _unanswered(server.launch.port)
+    context.findings += _unanswered(server.launch.port)
     waits = canary.waits()
-    aim.findings += [f"canary: {trouble}" for trouble in waits.troubles]
+    context.findings += [f"canary: {trouble}" for trouble in waits.troubles]
     peak_mb = _peak_bytes(server) // 2**20
     if peak_mb > MEMORY_MB_MAX:
-        aim.findings.append(f"memory: {peak_mb} MB; the limit is {MEMORY_MB_MAX} MB")
+        context.findings.append(f"memory: {peak_mb} MB; the limit is {MEMORY_MB_MAX} MB")
     metrics = _metrics(server)
     return Result(
         attack=attack.name,
         seconds=round(seconds, 2),
-        answers=dict(aim.answers),
-        findings=aim.findings,
+        answers=dict(context.answers),
+        findings=context.findings,
         memory_peak_mb=peak_mb,
         cpu_seconds=round(server.cpu_seconds() - cpu_before, 2),
         longest_turn_ms=int(metrics.get(LONGEST_TURN, 0.0) * 1000),
@@ -232,17 +232,17 @@ def _attacked(server: Server, attack: Attack, canary: _CanaryProcess, *, seed: i
 
 def _unanswered(port: int) -> list[str]:
     try:
-        with Stranger(port, timeout_s=60) as client:
-            word = told(client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("after", "1")))
+        with AttackConnection(port, timeout_s=60) as client:
+            word = response_word(client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("after", "1")))
     except OSError as error:
         word = str(error)
     return [] if word == "NONE" else [f"afterwards a new connection is {word}"]
 
 
 def _end_and_begin_again(server: Server, attacks: Sequence[Attack], trial: Trial, seed: int) -> None:
-    aim = Aim(server.launch.port, random=Random(seed))
+    context = AttackContext(server.launch.port, random=Random(seed))
     beside = [
-        threading.Thread(target=_ended_by_the_broker, args=(attack, aim), daemon=True)
+        threading.Thread(target=_ended_by_the_broker, args=(attack, context), daemon=True)
         for attack in attacks
         if attack.while_stopping is not None
     ]
@@ -255,7 +255,7 @@ def _end_and_begin_again(server: Server, attacks: Sequence[Attack], trial: Trial
         server.stop()
     finally:
         trial.stop_seconds = round(time.monotonic() - started, 2)
-        aim.stopped.set()
+        context.stopped.set()
     for thread in beside:
         thread.join()
     for how in ("a clean stop", "kill -9"):
@@ -264,10 +264,10 @@ def _end_and_begin_again(server: Server, attacks: Sequence[Attack], trial: Trial
         server.kill()
 
 
-def _ended_by_the_broker(attack: Attack, aim: Aim) -> None:
+def _ended_by_the_broker(attack: Attack, context: AttackContext) -> None:
     assert attack.while_stopping is not None
     with contextlib.suppress(OSError, AssertionError):
-        attack.while_stopping(aim)
+        attack.while_stopping(context)
 
 
 def _in_the_log(output: Path) -> list[str]:

@@ -16,7 +16,7 @@ from tools.members.role import RECORDS_PER_POLL, Role
 _ASSIGNORS = {assignor.name: assignor for assignor in (RangePartitionAssignor, RoundRobinPartitionAssignor)}
 
 
-class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
+class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         report.assigned(one.partition for one in assigned)
 
@@ -30,7 +30,7 @@ async def main(role: Role) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
     assignors = {"partition_assignment_strategy": [_ASSIGNORS[role.protocol]]}
     consumer = AIOKafkaConsumer(**{**role.consumer_settings(), **assignors}, max_poll_records=RECORDS_PER_POLL)
-    consumer.subscribe([role.topic], listener=_Told())
+    consumer.subscribe([role.topic], listener=_RebalanceListener())
     async with consumer:
         while not leave.is_set():
             polled = await consumer.getmany(timeout_ms=100)

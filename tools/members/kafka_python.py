@@ -22,7 +22,7 @@ _ASSIGNORS = {
 _SETTINGS = {"reconnect_backoff_max_ms": 500}
 
 
-class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
+class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         report.assigned(one.partition for one in assigned)
 
@@ -37,7 +37,7 @@ def main() -> None:
     consumer = KafkaConsumer(
         **{**role.consumer_settings(), **assignors, **_SETTINGS}, max_poll_records=RECORDS_PER_POLL
     )
-    consumer.subscribe([role.topic], listener=_Told())
+    consumer.subscribe([role.topic], listener=_RebalanceListener())
     while not leave.is_set():
         # The membership is read before the records are polled, so that it can only be older than they are. Afterwards
         # it may be newer, because this library rejoins in a thread of its own: a zombie would commit under its new

@@ -12,7 +12,7 @@ from tools.members import report
 from tools.members.role import RECORDS_PER_POLL, Role
 
 
-class _Told:
+class _RebalanceListener:
     def __init__(self) -> None:
         self.uncommitted: dict[int, int] = {}
 
@@ -38,14 +38,14 @@ async def main(role: Role) -> None:
 
 
 async def _read(consumer: Consumer, role: Role, leave: asyncio.Event) -> None:
-    told = _Told()
-    consumer.subscribe([role.topic], listener=told)
+    listener = _RebalanceListener()
+    consumer.subscribe([role.topic], listener=listener)
     while not leave.is_set():
         records = await consumer.poll(100, max_records=RECORDS_PER_POLL)
         if records:
             report.read((record.partition, record.offset) for record in records)
-            told.uncommitted |= _reached(records)
-        if not told.uncommitted:
+            listener.uncommitted |= _reached(records)
+        if not listener.uncommitted:
             continue
         try:
             await consumer.commit()
@@ -54,12 +54,12 @@ async def _read(consumer: Consumer, role: Role, leave: asyncio.Event) -> None:
             # keeps, as with cooperative rebalancing, is not read again: its offset is committed after the next poll.
             report.error(error)
         else:
-            report.committed(told.uncommitted.items())
-            told.uncommitted.clear()
+            report.committed(listener.uncommitted.items())
+            listener.uncommitted.clear()
 
 
 async def _copy(consumer: Consumer, producer: Producer, role: Role, leave: asyncio.Event) -> None:
-    consumer.subscribe([role.topic], listener=_Told())
+    consumer.subscribe([role.topic], listener=_RebalanceListener())
     while not leave.is_set():
         records = await consumer.poll(100, max_records=RECORDS_PER_POLL)
         if not records:

@@ -14,9 +14,9 @@ from semel.broker.requests.routes import served_apis
 from semel.testing import Broker
 from semel.wire.apis import Api
 from semel.wire.schema import Field, fields_of
+from tools.hostile.attack_connection import SILENT, AttackConnection
 from tools.hostile.attacks.requests import frame_of
 from tools.hostile.attacks.widened import CHOSEN, lists_of, widened
-from tools.hostile.stranger import SILENT, Stranger
 
 ELEMENTS = 1200
 WIDE = [(api, way) for api in served_apis() for way in lists_of(api.request_class, api.max_version)]
@@ -50,6 +50,6 @@ def test_a_wide_request_fails_in_no_handler_and_leaves_no_circles(
 
 
 def _ask(broker: Broker, api: Api, frame: bytes) -> str:
-    with Stranger(broker.port, timeout_s=60) as client:
+    with AttackConnection(broker.port, timeout_s=60) as client:
         response = client.ask_frame(api.key, api.max_version, frame)
     return response if isinstance(response, str) else "answered"

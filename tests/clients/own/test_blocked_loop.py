@@ -39,16 +39,16 @@ def protocol(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 class Listener:
     def __init__(self) -> None:
-        self.told: list[tuple[str, int]] = []
+        self.changes: list[tuple[str, int]] = []
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append(("assigned", threading.get_ident()))
+        self.changes.append(("assigned", threading.get_ident()))
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append(("revoked", threading.get_ident()))
+        self.changes.append(("revoked", threading.get_ident()))
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append(("lost", threading.get_ident()))
+        self.changes.append(("lost", threading.get_ident()))
 
 
 def heartbeats(broker: Broker, protocol: dict[str, Any]) -> int:
@@ -81,7 +81,7 @@ def test_heartbeats_go_on_while_the_loop_is_blocked(broker: Broker, protocol: di
             await consumer.commit({("orders", 0): 0})
             assert consumer.group_metadata() == member
         here = threading.get_ident()
-        assert listener.told == [("assigned", here), ("revoked", here)]
+        assert listener.changes == [("assigned", here), ("revoked", here)]
 
     asyncio.run(scenario())
 
@@ -106,7 +106,7 @@ def test_a_loop_that_is_blocked_for_longer_than_max_poll_interval_ms_costs_the_m
             while not records:
                 records = await consumer.poll(PATIENCE_MS)
             assert [record.value for record in records] == [b"a"]
-            assert "lost" in [change for change, _ in listener.told]
+            assert "lost" in [change for change, _ in listener.changes]
 
     asyncio.run(scenario())
 

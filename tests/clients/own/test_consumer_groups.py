@@ -92,19 +92,19 @@ class Listener:
     """Remembers what it was told: ("assigned", partitions) and so on."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, list[int]]] = []
+        self.changes: list[tuple[str, list[int]]] = []
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append(("assigned", [index for _, index in partitions]))
+        self.changes.append(("assigned", [index for _, index in partitions]))
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append(("revoked", [index for _, index in partitions]))
+        self.changes.append(("revoked", [index for _, index in partitions]))
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append(("lost", [index for _, index in partitions]))
+        self.changes.append(("lost", [index for _, index in partitions]))
 
     def named(self, change: str) -> list[int]:
-        return sorted(index for what, partitions in self.told if what == change for index in partitions)
+        return sorted(index for what, partitions in self.changes if what == change for index in partitions)
 
 
 class Reader:
@@ -355,14 +355,14 @@ def test_who_does_not_poll_for_too_long_leaves_and_comes_back(
         readers.append(Reader(other))
         await until(lambda: len(slow.assignment) == len(other.assignment) == 3)
         await readers[0].stop()
-        told = len(listener.told)  # On a busy machine it may have been late before, too.
+        before = len(listener.changes)  # On a busy machine it may have been late before, too.
         await until(lambda: len(other.assignment) == PARTITIONS)
         assert slow.assignment == []
         with pytest.raises(AbortableError):
             await slow.commit({(topic, 0): 1})
         readers[0] = Reader(slow)
         await until(lambda: len(slow.assignment) == len(other.assignment) == 3)
-        change, lost = listener.told[told]
+        change, lost = listener.changes[before]
         assert (change, len(lost)) == ("lost", 3)
         for reader in readers:
             await reader.close()
@@ -381,13 +381,13 @@ def test_a_static_member_comes_back_to_its_partitions_and_nobody_notices(
         other.subscribe([topic], listener=listener)
         readers = [Reader(first), Reader(other)]
         await until(lambda: len(first.assignment) == len(other.assignment) == 3)
-        mine, told = owned(first), len(listener.told)
+        mine, before = owned(first), len(listener.changes)
         await readers[0].close()
         again = consumer(**protocol, group_instance_id="one")
         again.subscribe([topic])
         readers[0] = Reader(again)
         await until(lambda: owned(again) == mine)
-        assert listener.told[told:] == []
+        assert listener.changes[before:] == []
         for reader in readers:
             await reader.close()
 

@@ -19,8 +19,8 @@ class Group:
     def __init__(self, *pace: int, end: int = 20, ready_at: int = 0) -> None:
         self.plan = SimpleNamespace(group="readers")
         self.watch = SimpleNamespace(offsets=[0] * len(pace))
-        self.members, self.gone = [SimpleNamespace(role=SimpleNamespace(name="one"), told=Any)], []  # type: ignore[var-annotated]
-        self.members[0].told = SimpleNamespace(assigned={0}, errors=[])
+        self.members, self.gone = [SimpleNamespace(role=SimpleNamespace(name="one"), reports=Any)], []  # type: ignore[var-annotated]
+        self.members[0].reports = SimpleNamespace(assigned={0}, errors=[])
         self._pace, self._end, self._ready_at, self._looks = pace, end, ready_at, 0
 
     def goals(self) -> list[int]:

@@ -17,12 +17,12 @@ from semel.wire.codec import decode
 from semel.wire.compression import Codec, decompress
 from semel.wire.framing import decode_request_header
 from semel.wire.records import iterate_records, parse_header, verify_crc
-from tools.hostile.aim import ATTACKS
+from tools.hostile.attack_connection import response_word
+from tools.hostile.attack_context import ATTACKS
 from tools.hostile.attacks.widened import lists_of, widened
 from tools.hostile.batches import bombs, raw_batch, records, sound_batch, tiny_records
 from tools.hostile.canary import Waits, value_of
 from tools.hostile.fuzz import mutated, requests
-from tools.hostile.stranger import told
 from tools.hostile.trial import Result, Trial
 
 PAIRS = {(api.key, version) for api in served_apis() for version in range(api.min_version, api.max_version + 1)}
@@ -85,8 +85,8 @@ def test_a_bomb_unpacks_to_what_it_is_meant_to_and_is_small(name: str) -> None:
 def test_an_answer_is_told_by_the_first_error_in_it() -> None:
     api = next(api for api in served_apis() if api.name == "Produce")
     response = api.response_class()
-    assert told(response) == "NONE"
-    assert told("closed") == "closed"
+    assert response_word(response) == "NONE"
+    assert response_word("closed") == "closed"
 
 
 def test_records_of_the_canary_differ_and_some_are_large() -> None:

@@ -1,4 +1,4 @@
-"""The attacks, one module for each subject. Importing this package fills ``tools.hostile.aim.ATTACKS``."""
+"""The attacks, one module for each subject. Importing this package fills ``tools.hostile.attack_context.ATTACKS``."""
 
 from tools.hostile.attacks import (
     compressed,

@@ -13,122 +13,122 @@ from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from semel.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tools.frames import request_header
-from tools.hostile.aim import Aim, Attack, add, attack
+from tools.hostile.attack_connection import HOST, AttackConnection, response_word
+from tools.hostile.attack_context import Attack, AttackContext, add, attack
 from tools.hostile.attacks.produced import produce
 from tools.hostile.attacks.requests import frame_of
 from tools.hostile.batches import sound_batch
-from tools.hostile.stranger import HOST, Stranger, told
 
 
 @attack
-def a_flood_of_connections(aim: Aim) -> None:
+def a_flood_of_connections(context: AttackContext) -> None:
     """Connections are opened up to the limit of this process, without closing any."""
-    clients: list[Stranger] = []
+    clients: list[AttackConnection] = []
     try:
-        for _ in range(aim.times(5_000, least=100)):
-            if aim.expired:
+        for _ in range(context.times(5_000, least=100)):
+            if context.expired:
                 break
             try:
-                clients.append(aim.stranger(timeout_s=5))
+                clients.append(context.connect(timeout_s=5))
             except OSError:
-                aim.answers["refused"] += 1
-        aim.answers["opened"] += len(clients)
+                context.answers["refused"] += 1
+        context.answers["opened"] += len(clients)
         # Further connections may be refused while these are open. The canary has its connections already.
         for client in clients[-50:]:
-            aim.noted(client.receive() if client.is_closed(0.05) else "open")
+            context.noted(client.receive() if client.is_closed(0.05) else "open")
     finally:
         for client in clients:
             client.close()
 
 
-def _use_up_the_descriptors(aim: Aim) -> None:
+def _use_up_the_descriptors(context: AttackContext) -> None:
     """Connections are opened until no more are accepted. Topics are requested meanwhile; when the connections are
     closed, a topic must be created and used again."""
-    clients: list[Stranger] = []
+    clients: list[AttackConnection] = []
     try:
-        with aim.stranger(timeout_s=20) as early:
-            for number in range(aim.times(900, least=600)):
-                if aim.expired:
+        with context.connect(timeout_s=20) as early:
+            for number in range(context.times(900, least=600)):
+                if context.expired:
                     break
                 try:
-                    clients.append(aim.stranger(timeout_s=2, source=f"127.0.0.{2 + number % 4}"))
+                    clients.append(context.connect(timeout_s=2, source=f"127.0.0.{2 + number % 4}"))
                 except OSError:
-                    aim.answers["refused"] += 1
-            aim.answers["opened"] += len(clients)
+                    context.answers["refused"] += 1
+            context.answers["opened"] += len(clients)
             for number in range(20):
                 topics = [CreatableTopic(f"squeezed-{number}", 10, 1)]
-                aim.noted(early.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics, timeout_ms=5_000)))
+                context.noted(early.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics, timeout_ms=5_000)))
     finally:
         for client in clients:
             client.close()
     for _ in range(600):
         # The broker notices a moment later that the last connections were closed.
-        topic, answer = aim.ask_for_topic()
+        topic, answer = context.ask_for_topic()
         if answer == "NONE":
-            with aim.stranger() as client:
-                if told(produce(client, topic, sound_batch(b"room again"))) == "NONE":
+            with context.connect() as client:
+                if response_word(produce(client, topic, sound_batch(b"room again"))) == "NONE":
                     return
         time.sleep(0.1)
-    aim.finding("no topic can be used although descriptors are free again")
+    context.finding("no topic can be used although descriptors are free again")
 
 
 add(Attack("connections-where-descriptors-are-few", _use_up_the_descriptors, descriptors_max=600))
 
 
 @attack
-def half_frames_from_two_addresses(aim: Aim) -> None:
+def half_frames_from_two_addresses(context: AttackContext) -> None:
     """The largest allowed number of connections, each with 250 KB of an unfinished frame."""
     start = struct.pack(">i", 256_000) + request_header(ApiKey.PRODUCE, 9, 1) + bytes(250_000)
-    clients: list[Stranger] = []
+    clients: list[AttackConnection] = []
     try:
-        for number in range(aim.times(980, least=40)):
-            if aim.expired:
+        for number in range(context.times(980, least=40)):
+            if context.expired:
                 break
-            clients.append(aim.stranger(timeout_s=1, source=f"127.0.0.{2 + number % 4}"))
-            aim.answers["sent" if clients[-1].send(start) else "stopped"] += 1
+            clients.append(context.connect(timeout_s=1, source=f"127.0.0.{2 + number % 4}"))
+            context.answers["sent" if clients[-1].send(start) else "stopped"] += 1
     finally:
         for client in clients:
             client.close()
 
 
 @attack
-def a_flood_of_scrapes(aim: Aim) -> None:
+def a_flood_of_scrapes(context: AttackContext) -> None:
     """Connections to the metrics page: without a request, with endless request heads, with responses not read."""
-    if aim.metrics_port is None:
+    if context.metrics_port is None:
         return
     heads = (b"", b"GET /metrics HTTP/1.1\r\n", b"x" * 8_000, b"x" * 100_000, b"GET /metrics HTTP/1.1\r\n\r\n")
-    scrapers: list[Stranger] = []
+    scrapers: list[AttackConnection] = []
     try:
-        for number in range(aim.times(3_000, least=50)):
-            if aim.expired:
+        for number in range(context.times(3_000, least=50)):
+            if context.expired:
                 break
             try:
-                scraper = Stranger(aim.metrics_port, timeout_s=1, receive_buffer_bytes=4096)
+                scraper = AttackConnection(context.metrics_port, timeout_s=1, receive_buffer_bytes=4096)
             except OSError:
-                aim.answers["refused"] += 1
+                context.answers["refused"] += 1
                 continue
             scrapers.append(scraper)
-            aim.answers["sent" if scraper.send(heads[number % len(heads)]) else "stopped"] += 1
+            context.answers["sent" if scraper.send(heads[number % len(heads)]) else "stopped"] += 1
     finally:
         for scraper in scrapers:
             scraper.close()
 
 
-def _scrape_the_descriptors_away(aim: Aim) -> None:
+def _scrape_the_descriptors_away(context: AttackContext) -> None:
     """Connections to the metrics page use descriptors, too. Requests of clients must be answered meanwhile."""
-    if aim.metrics_port is None:
+    if context.metrics_port is None:
         return
-    idle: list[Stranger] = []
+    idle: list[AttackConnection] = []
     try:
-        with aim.stranger(timeout_s=20) as early:
+        with context.connect(timeout_s=20) as early:
             for _ in range(1000):
                 try:
-                    idle.append(Stranger(aim.metrics_port, timeout_s=1))
+                    idle.append(AttackConnection(context.metrics_port, timeout_s=1))
                 except OSError:
-                    aim.answers["refused"] += 1
+                    context.answers["refused"] += 1
             for number in range(20):
                 topics = [CreatableTopic(f"scraped-{number}", 10, 1)]
-                aim.noted(early.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics, timeout_ms=5_000)))
+                context.noted(early.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics, timeout_ms=5_000)))
     finally:
         for one in idle:
             one.close()
@@ -138,39 +138,39 @@ add(Attack("scrapes-where-descriptors-are-few", _scrape_the_descriptors_away, de
 
 
 @attack
-def connections_that_come_and_go(aim: Aim) -> None:
+def connections_that_come_and_go(context: AttackContext) -> None:
     frame = frame_of(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("x", "1"))
-    for number in range(aim.times(10_000, least=200)):
-        if aim.expired:
+    for number in range(context.times(10_000, least=200)):
+        if context.expired:
             break
-        with aim.stranger(timeout_s=5) as client:
+        with context.connect(timeout_s=5) as client:
             if number % 3:
                 client.send(frame[: 1 + number % len(frame)])
             if number % 2:
                 # Close the connection with a reset.
                 client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    aim.answers["opened"] += 1
+    context.answers["opened"] += 1
 
 
 @attack
-def half_closed_connections(aim: Aim) -> None:
+def half_closed_connections(context: AttackContext) -> None:
     frame = frame_of(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("x", "1"))
-    clients = [aim.stranger(timeout_s=5) for _ in range(aim.times(300, least=20))]
+    clients = [context.connect(timeout_s=5) for _ in range(context.times(300, least=20))]
     for client in clients:
         client.send(frame * 20)
         with contextlib.suppress(OSError):
             client.socket.shutdown(socket.SHUT_WR)
     for client in clients:
-        aim.noted("closed" if client.is_closed(5) else "open")
+        context.noted("closed" if client.is_closed(5) else "open")
         client.close()
 
 
 @attack
-def bytes_that_are_no_protocol(aim: Aim) -> None:
-    for number in range(aim.times(3_000, least=100)):
-        if aim.expired:
+def bytes_that_are_no_protocol(context: AttackContext) -> None:
+    for number in range(context.times(3_000, least=100)):
+        if context.expired:
             break
-        with aim.stranger(timeout_s=5) as client:
+        with context.connect(timeout_s=5) as client:
             client.send(
                 (
                     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -179,32 +179,32 @@ def bytes_that_are_no_protocol(aim: Aim) -> None:
                     struct.pack(">i", 2**31 - 1),
                     struct.pack(">i", 0),
                     struct.pack(">i", 3) + b"abc",
-                    struct.pack(">i", 64) + aim.random.randbytes(64),
+                    struct.pack(">i", 64) + context.random.randbytes(64),
                 )[number % 7]
             )
-    aim.answers["sent"] += 1
+    context.answers["sent"] += 1
 
 
 @attack
-def sasl_where_there_is_none(aim: Aim) -> None:
-    for _ in range(aim.times(500, least=10)):
-        with aim.stranger(timeout_s=5) as client:
-            aim.noted(client.ask(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN")))
-        with aim.stranger(timeout_s=5) as client:
-            aim.noted(client.ask(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(bytes(100_000))))
+def sasl_where_there_is_none(context: AttackContext) -> None:
+    for _ in range(context.times(500, least=10)):
+        with context.connect(timeout_s=5) as client:
+            context.noted(client.ask(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN")))
+        with context.connect(timeout_s=5) as client:
+            context.noted(client.ask(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(bytes(100_000))))
 
 
 @attack
-def half_open_from_many_ports(aim: Aim) -> None:
+def half_open_from_many_ports(context: AttackContext) -> None:
     """Connections that the system has accepted and that send nothing, then are all reset at the same time."""
     sockets: list[socket.socket] = []
-    for _ in range(aim.times(2_000, least=100)):
+    for _ in range(context.times(2_000, least=100)):
         one = socket.socket()
         one.setblocking(False)
         with contextlib.suppress(BlockingIOError):
-            one.connect_ex((HOST, aim.port))
+            one.connect_ex((HOST, context.port))
         sockets.append(one)
     for one in sockets:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         one.close()
-    aim.answers["opened"] += len(sockets)
+    context.answers["opened"] += len(sockets)

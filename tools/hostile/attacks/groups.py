@@ -21,11 +21,11 @@ from semel.wire.messages.offset_commit import (
 )
 from semel.wire.messages.offset_fetch import OffsetFetchRequest
 from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tools.hostile.aim import Aim, attack
+from tools.hostile.attack_connection import AttackConnection
+from tools.hostile.attack_context import AttackContext, attack
 from tools.hostile.attacks.produced import produce
 from tools.hostile.attacks.requests import frame_of
 from tools.hostile.batches import sound_batch
-from tools.hostile.stranger import Stranger
 
 _MEGABYTE = 2**20
 
@@ -41,9 +41,9 @@ def _join(group: str, *, metadata: bytes = b"", member_id: str = "", protocols: 
     )
 
 
-def _ready(aim: Aim) -> None:
+def _ready(context: AttackContext) -> None:
     """Wait until there is a coordinator, so that the requests of the attack are not refused without one."""
-    with aim.stranger() as client:
+    with context.connect() as client:
         for _ in range(2000):
             response = client.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest("any", 0))
             if not isinstance(response, str) and response.error_code == 0:
@@ -52,73 +52,73 @@ def _ready(aim: Aim) -> None:
 
 
 @attack
-def members_with_20_megabytes_of_metadata(aim: Aim) -> None:
+def members_with_20_megabytes_of_metadata(context: AttackContext) -> None:
     """Thirty such members join one group, with a version of JoinGroup that needs no member id."""
-    _ready(aim)
-    _members(aim, ["heavy"] * 30)
+    _ready(context)
+    _members(context, ["heavy"] * 30)
 
 
 @attack
-def thirty_groups_with_20_megabytes_of_metadata(aim: Aim) -> None:
-    _ready(aim)
-    _members(aim, [f"heavy-{number}" for number in range(30)])
+def thirty_groups_with_20_megabytes_of_metadata(context: AttackContext) -> None:
+    _ready(context)
+    _members(context, [f"heavy-{number}" for number in range(30)])
 
 
-def _members(aim: Aim, names: list[str]) -> None:
-    metadata = bytes(aim.times(20 * _MEGABYTE, least=_MEGABYTE))
-    clients: list[Stranger] = []
+def _members(context: AttackContext, names: list[str]) -> None:
+    metadata = bytes(context.times(20 * _MEGABYTE, least=_MEGABYTE))
+    clients: list[AttackConnection] = []
     try:
         for name in names:
-            client = aim.stranger(timeout_s=2)
+            client = context.connect(timeout_s=2)
             clients.append(client)
             client.send(frame_of(ApiKey.JOIN_GROUP, 3, _join(name, metadata=metadata)))
         for client in clients:
             client.socket.settimeout(0.1)
             answer = client.receive()
-            aim.noted(answer if isinstance(answer, str) else "answered")
+            context.noted(answer if isinstance(answer, str) else "answered")
     finally:
         for client in clients:
             client.close()
 
 
 @attack
-def a_hundred_thousand_groups(aim: Aim) -> None:
+def a_hundred_thousand_groups(context: AttackContext) -> None:
     """One member joins each group and sends nothing more."""
-    _many_joins(aim, lambda number: f"crowd-{number}")
+    _many_joins(context, lambda number: f"crowd-{number}")
 
 
 @attack
-def a_hundred_thousand_members(aim: Aim) -> None:
+def a_hundred_thousand_members(context: AttackContext) -> None:
     """Each JoinGroup request gets a new member id, which the broker remembers until its session ends."""
-    _many_joins(aim, lambda number: "one-crowd")
+    _many_joins(context, lambda number: "one-crowd")
 
 
-def _many_joins(aim: Aim, group: Callable[[int], str]) -> None:
-    _ready(aim)
-    with aim.stranger(timeout_s=20) as client:
-        for start in range(0, aim.times(100_000, least=500), 200):
-            if aim.expired:
+def _many_joins(context: AttackContext, group: Callable[[int], str]) -> None:
+    _ready(context)
+    with context.connect(timeout_s=20) as client:
+        for start in range(0, context.times(100_000, least=500), 200):
+            if context.expired:
                 break
             joins = (_join(group(start + number)) for number in range(200))
             if not client.send(b"".join(frame_of(ApiKey.JOIN_GROUP, 4, join) for join in joins)):
-                aim.answers["closed"] += 1
+                context.answers["closed"] += 1
                 return
             for _ in range(200):
                 answer = client.receive()
                 if isinstance(answer, str):
-                    aim.answers[answer] += 1
+                    context.answers[answer] += 1
                     return
-                aim.answers["answered"] += 1
+                context.answers["answered"] += 1
 
 
 @attack
-def ten_thousand_members_of_a_consumer_group(aim: Aim) -> None:
+def ten_thousand_members_of_a_consumer_group(context: AttackContext) -> None:
     """Each heartbeat of a new member may change the assignments of all members."""
-    _ready(aim)
-    topic = aim.new_topic(partitions=100)
-    with aim.stranger(timeout_s=20) as client:
-        for number in range(aim.times(10_000, least=50)):
-            if aim.expired:
+    _ready(context)
+    topic = context.new_topic(partitions=100)
+    with context.connect(timeout_s=20) as client:
+        for number in range(context.times(10_000, least=50)):
+            if context.expired:
                 break
             request = ConsumerGroupHeartbeatRequest(
                 "crowd-of-consumers",
@@ -128,13 +128,13 @@ def ten_thousand_members_of_a_consumer_group(aim: Aim) -> None:
                 subscribed_topic_names=[topic],
                 topic_partitions=[],
             )
-            aim.noted(client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
+            context.noted(client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
 
 
 @attack
-def subscriptions_to_100000_names(aim: Aim) -> None:
-    _ready(aim)
-    names = [f"nowhere-{number}" for number in range(aim.times(100_000))]
+def subscriptions_to_100000_names(context: AttackContext) -> None:
+    _ready(context)
+    names = [f"nowhere-{number}" for number in range(context.times(100_000))]
     for number in range(10):
         request = ConsumerGroupHeartbeatRequest(
             "wide-subscription",
@@ -144,50 +144,50 @@ def subscriptions_to_100000_names(aim: Aim) -> None:
             subscribed_topic_names=names,
             topic_partitions=[],
         )
-        with aim.stranger() as client:
-            aim.noted(client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
+        with context.connect() as client:
+            context.noted(client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
 
 
 @attack
-def assignments_of_50_megabytes(aim: Aim) -> None:
+def assignments_of_50_megabytes(context: AttackContext) -> None:
     """A leader sends an assignment that is larger than a record of ``__consumer_offsets`` can be."""
-    _ready(aim)
-    assignment = bytes(aim.times(50 * _MEGABYTE, least=2 * _MEGABYTE))
+    _ready(context)
+    assignment = bytes(context.times(50 * _MEGABYTE, least=2 * _MEGABYTE))
     for number in range(5):
         group = f"heavy-assignment-{number}"
-        with aim.stranger(timeout_s=20) as client:
+        with context.connect(timeout_s=20) as client:
             joined = client.ask(ApiKey.JOIN_GROUP, 3, _join(group, ms=10_000))
             if isinstance(joined, str) or joined.error_code:
-                aim.noted(joined)
+                context.noted(joined)
                 continue
             shares = [SyncGroupRequestAssignment(joined.member_id, assignment)]
             request = SyncGroupRequest(group, joined.generation_id, joined.member_id, assignments=shares)
-            aim.noted(client.ask(ApiKey.SYNC_GROUP, 3, request))
+            context.noted(client.ask(ApiKey.SYNC_GROUP, 3, request))
 
 
 @attack
-def a_group_with_2000_offsets_read_again_and_again(aim: Aim) -> None:
-    topic = aim.new_topic(partitions=aim.times(2_000, least=20))
-    _ready(aim)
+def a_group_with_2000_offsets_read_again_and_again(context: AttackContext) -> None:
+    topic = context.new_topic(partitions=context.times(2_000, least=20))
+    _ready(context)
     partitions = [
         OffsetCommitRequestPartition(number, 1, committed_metadata="m" * 1000)
-        for number in range(aim.times(2_000, least=20))
+        for number in range(context.times(2_000, least=20))
     ]
     topics = [OffsetCommitRequestTopic(topic, partitions=partitions)]
     everything = frame_of(ApiKey.OFFSET_FETCH, 5, OffsetFetchRequest("full", topics=None))
-    with aim.stranger(timeout_s=30) as client:
-        aim.noted(client.ask(ApiKey.OFFSET_COMMIT, 7, OffsetCommitRequest("full", topics=topics)))
-        for _ in range(aim.times(200, least=5)):
-            if aim.expired:
+    with context.connect(timeout_s=30) as client:
+        context.noted(client.ask(ApiKey.OFFSET_COMMIT, 7, OffsetCommitRequest("full", topics=topics)))
+        for _ in range(context.times(200, least=5)):
+            if context.expired:
                 break
-            aim.noted(client.ask_frame(ApiKey.OFFSET_FETCH, 5, everything))
+            context.noted(client.ask_frame(ApiKey.OFFSET_FETCH, 5, everything))
 
 
 @attack
-def lists_of_everything(aim: Aim) -> None:
+def lists_of_everything(context: AttackContext) -> None:
     """First many groups and partitions are created, then all requests that list them are repeated."""
-    aim.new_topic(partitions=aim.times(2_000, least=20))
-    commits_for_100000_groups(aim)
+    context.new_topic(partitions=context.times(2_000, least=20))
+    commits_for_100000_groups(context)
     frames = (
         (ApiKey.LIST_GROUPS, 4, ListGroupsRequest()),
         (ApiKey.LIST_TRANSACTIONS, 1, ListTransactionsRequest()),
@@ -195,48 +195,48 @@ def lists_of_everything(aim: Aim) -> None:
         (ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(topics=None)),
         (ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest()),
     )
-    for _ in range(aim.times(50, least=2)):
+    for _ in range(context.times(50, least=2)):
         for key, version, message in frames:
-            if aim.expired:
+            if context.expired:
                 return
-            with aim.stranger(timeout_s=30) as client:
-                aim.must_answer(key.name, client.ask(key, version, message))
+            with context.connect(timeout_s=30) as client:
+                context.must_answer(key.name, client.ask(key, version, message))
 
 
 @attack
-def records_for_the_internal_topics(aim: Aim) -> None:
+def records_for_the_internal_topics(context: AttackContext) -> None:
     """These topics have the coordinators' state; a client must not write to them."""
-    _ready(aim)
+    _ready(context)
     for topic in ("__consumer_offsets", "__transaction_state"):
         for partition in range(5):
-            with aim.stranger() as client:
+            with context.connect() as client:
                 batch = sound_batch(b"junk", key=b"\0\1junk")
-                aim.must_refuse(f"a record for {topic}", produce(client, topic, batch, partition=partition))
+                context.must_refuse(f"a record for {topic}", produce(client, topic, batch, partition=partition))
 
 
 @attack
-def commits_with_long_texts(aim: Aim) -> None:
-    topic = aim.new_topic()
-    _ready(aim)
+def commits_with_long_texts(context: AttackContext) -> None:
+    topic = context.new_topic()
+    _ready(context)
     for size in (32_767, 4_097):
-        for number in range(aim.times(200, least=5)):
+        for number in range(context.times(200, least=5)):
             partition = OffsetCommitRequestPartition(0, number, committed_metadata="m" * size)
             topics = [OffsetCommitRequestTopic(topic, partitions=[partition] * 20)]
-            with aim.stranger() as client:
+            with context.connect() as client:
                 request = OffsetCommitRequest(f"long-{number}", topics=topics)
-                aim.must_refuse("a commit with long metadata", client.ask(ApiKey.OFFSET_COMMIT, 8, request))
+                context.must_refuse("a commit with long metadata", client.ask(ApiKey.OFFSET_COMMIT, 8, request))
 
 
 @attack
-def commits_for_100000_groups(aim: Aim) -> None:
+def commits_for_100000_groups(context: AttackContext) -> None:
     """Offsets of empty groups, which are kept for a week."""
-    topic = aim.new_topic()
-    _ready(aim)
+    topic = context.new_topic()
+    _ready(context)
     partition = OffsetCommitRequestPartition(0, 1, committed_metadata="m" * 4000)
     topics = [OffsetCommitRequestTopic(topic, partitions=[partition])]
-    with aim.stranger() as client:
-        for start in range(0, aim.times(20_000, least=100), 100):
-            if aim.expired:
+    with context.connect() as client:
+        for start in range(0, context.times(20_000, least=100), 100):
+            if context.expired:
                 break
             frames = (
                 frame_of(ApiKey.OFFSET_COMMIT, 8, OffsetCommitRequest(f"g{start + number}", topics=topics))
@@ -245,4 +245,4 @@ def commits_for_100000_groups(aim: Aim) -> None:
             client.send(b"".join(frames))
             for _ in range(100):
                 answer = client.receive()
-                aim.answers[answer if isinstance(answer, str) else "answered"] += 1
+                context.answers[answer if isinstance(answer, str) else "answered"] += 1

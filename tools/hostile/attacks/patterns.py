@@ -10,7 +10,7 @@ from semel.wire.messages.end_txn import EndTxnRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.list_transactions import ListTransactionsRequest
 from semel.wire.messages.produce import ProduceRequest
-from tools.hostile.aim import Aim, attack
+from tools.hostile.attack_context import AttackContext, attack
 from tools.hostile.attacks.produced import in_transaction, producer_of
 from tools.hostile.attacks.requests import frame_of
 from tools.hostile.attacks.transactions import TRANSACTIONAL, mark
@@ -38,10 +38,10 @@ PATTERNS = (
 
 
 @attack
-def patterns_in_heartbeats(aim: Aim) -> None:
-    aim.new_topic()
+def patterns_in_heartbeats(context: AttackContext) -> None:
+    context.new_topic()
     for number, pattern in enumerate(PATTERNS):
-        member = str(UUID(int=aim.random.getrandbits(128)))
+        member = str(UUID(int=context.random.getrandbits(128)))
         request = ConsumerGroupHeartbeatRequest(
             f"patterns-{number}",
             member,
@@ -50,47 +50,47 @@ def patterns_in_heartbeats(aim: Aim) -> None:
             subscribed_topic_regex=pattern,
             topic_partitions=[],
         )
-        with aim.stranger() as client:
-            aim.must_answer(f"pattern {pattern[:30]}", client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
+        with context.connect() as client:
+            context.must_answer(f"pattern {pattern[:30]}", client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
 
 
 @attack
-def patterns_in_list_transactions(aim: Aim) -> None:
-    for number in range(aim.times(50, least=3)):
-        producer_of(aim, "a" * 100 + str(number))
+def patterns_in_list_transactions(context: AttackContext) -> None:
+    for number in range(context.times(50, least=3)):
+        producer_of(context, "a" * 100 + str(number))
     for pattern in PATTERNS:
-        with aim.stranger() as client:
+        with context.connect() as client:
             request = ListTransactionsRequest(transactional_id_pattern=pattern)
-            aim.must_answer(f"pattern {pattern[:30]}", client.ask(ApiKey.LIST_TRANSACTIONS, 2, request))
+            context.must_answer(f"pattern {pattern[:30]}", client.ask(ApiKey.LIST_TRANSACTIONS, 2, request))
 
 
 @attack
-def many_different_patterns(aim: Aim) -> None:
+def many_different_patterns(context: AttackContext) -> None:
     """The broker must not keep the compiled form of every pattern that was ever sent."""
-    for number in range(aim.times(2_000, least=20)):
+    for number in range(context.times(2_000, least=20)):
         request = ConsumerGroupHeartbeatRequest(
             "many-patterns",
-            str(UUID(int=aim.random.getrandbits(128))),
+            str(UUID(int=context.random.getrandbits(128))),
             0,
             rebalance_timeout_ms=60_000,
             subscribed_topic_regex=f"(.?){{{100 + number % 400}}}{number}",
             topic_partitions=[],
         )
-        if aim.expired:
+        if context.expired:
             break
-        with aim.stranger() as client:
-            aim.must_answer("pattern", client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
+        with context.connect() as client:
+            context.must_answer("pattern", client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
 
 
 @attack
-def newlines_in_every_text(aim: Aim) -> None:
+def newlines_in_every_text(context: AttackContext) -> None:
     """Transactional ids, group ids, client ids and other texts with a second line."""
-    topic = aim.new_topic()
-    _marker_that_comes_too_late(aim, topic)
-    for number in range(aim.times(50, least=5)):
+    topic = context.new_topic()
+    _marker_that_comes_too_late(context, topic)
+    for number in range(context.times(50, least=5)):
         text = f"{FORGED} {number}"
-        aim.noted(in_transaction(aim, topic, sound_batch(b"x"), text))
-        with aim.stranger() as client:
+        context.noted(in_transaction(context, topic, sound_batch(b"x"), text))
+        with context.connect() as client:
             join = JoinGroupRequest(
                 text,
                 session_timeout_ms=10_000,
@@ -99,29 +99,29 @@ def newlines_in_every_text(aim: Aim) -> None:
                 protocols=[JoinGroupRequestProtocol(text, b"")],
                 reason=text,
             )
-            aim.noted(client.ask(ApiKey.JOIN_GROUP, 9, join, client_id=text))
-        with aim.stranger() as client:
+            context.noted(client.ask(ApiKey.JOIN_GROUP, 9, join, client_id=text))
+        with context.connect() as client:
             # The header of this frame is valid, and the request after it is cut off.
             client.send(_cut(frame_of(ApiKey.PRODUCE, 9, ProduceRequest(text, timeout_ms=1000), client_id=text)))
-            aim.noted(client.receive())
+            context.noted(client.receive())
 
 
-def _marker_that_comes_too_late(aim: Aim, topic: str) -> None:
+def _marker_that_comes_too_late(context: AttackContext, topic: str) -> None:
     """Let a partition refuse a marker, because one with a later epoch is there: the coordinator logs the
     transactional id."""
-    producer_id, epoch = producer_of(aim, FORGED)
+    producer_id, epoch = producer_of(context, FORGED)
     batch = raw_batch(records(1), count=1, attributes=TRANSACTIONAL, producer=(producer_id, epoch, 0))
-    aim.noted(in_transaction(aim, topic, batch, FORGED))
-    mark(aim, topic, producer_id, epoch + 5, 0)
-    with aim.stranger() as client:
-        aim.noted(client.ask(ApiKey.END_TXN, 5, EndTxnRequest(FORGED, producer_id, epoch, True)))
+    context.noted(in_transaction(context, topic, batch, FORGED))
+    mark(context, topic, producer_id, epoch + 5, 0)
+    with context.connect() as client:
+        context.noted(client.ask(ApiKey.END_TXN, 5, EndTxnRequest(FORGED, producer_id, epoch, True)))
 
 
 @attack
-def client_ids_of_32_kilobytes(aim: Aim) -> None:
-    for number in range(aim.times(300, least=20)):
+def client_ids_of_32_kilobytes(context: AttackContext) -> None:
+    for number in range(context.times(300, least=20)):
         client_id = chr(ord("a") + number % 26) * _LONGEST
-        with aim.stranger() as client:
+        with context.connect() as client:
             join = JoinGroupRequest(
                 "long-client-ids",
                 session_timeout_ms=10_000,
@@ -129,10 +129,10 @@ def client_ids_of_32_kilobytes(aim: Aim) -> None:
                 protocol_type="consumer",
                 protocols=[JoinGroupRequestProtocol("range", b"")],
             )
-            aim.must_answer(
+            context.must_answer(
                 "JoinGroup with a client id of 32 KB", client.ask(ApiKey.JOIN_GROUP, 4, join, client_id=client_id)
             )
-        with aim.stranger() as client:
+        with context.connect() as client:
             heartbeat = ConsumerGroupHeartbeatRequest(
                 "long-client-ids-2",
                 "m" * (_LONGEST if number % 2 else 10),
@@ -141,7 +141,7 @@ def client_ids_of_32_kilobytes(aim: Aim) -> None:
                 subscribed_topic_names=["t" * 249],
                 topic_partitions=[],
             )
-            aim.must_answer(
+            context.must_answer(
                 "heartbeat with a client id of 32 KB",
                 client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, heartbeat, client_id=client_id),
             )

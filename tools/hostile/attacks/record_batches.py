@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from semel.wire.compression import Codec, compress
 from tools.frames import varint
-from tools.hostile.aim import Aim, attack
+from tools.hostile.attack_context import AttackContext, attack
 from tools.hostile.attacks.produced import check_topic, in_transaction, on_every_way, produce, producer_of
 from tools.hostile.attacks.transactions import TRANSACTIONAL
 from tools.hostile.batches import raw_batch, record, records, sound_batch
@@ -78,37 +78,37 @@ ODDITIES = (
 
 
 @attack
-def headers_that_lie(aim: Aim) -> None:
-    _all_refused(aim, HEADER_LIES)
+def headers_that_lie(context: AttackContext) -> None:
+    _all_refused(context, HEADER_LIES)
 
 
 @attack
-def headers_that_lie_about_compressed_records(aim: Aim) -> None:
+def headers_that_lie_about_compressed_records(context: AttackContext) -> None:
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
         plain = [lie for lie in HEADER_LIES if not lie.attributes]
-        _all_refused(aim, (_compressed(lie, codec) for lie in plain))
+        _all_refused(context, (_compressed(lie, codec) for lie in plain))
 
 
 @attack
-def headers_that_lie_in_transactions(aim: Aim) -> None:
-    topic = aim.new_topic()
+def headers_that_lie_in_transactions(context: AttackContext) -> None:
+    topic = context.new_topic()
     for lie in HEADER_LIES:
-        transactional_id = f"liar-{aim.random.getrandbits(40)}"
-        producer = (*producer_of(aim, transactional_id), 0)
+        transactional_id = f"liar-{context.random.getrandbits(40)}"
+        producer = (*producer_of(context, transactional_id), 0)
         attributes = lie.attributes | TRANSACTIONAL
         if lie.attributes == TRANSACTIONAL:
             producer = (-1, -1, -1)
         batch = raw_batch(
             lie.block, count=lie.count, last_delta=lie.last_delta, attributes=attributes, producer=producer
         )
-        aim.must_refuse(f"{lie.what}, in a transaction", in_transaction(aim, topic, batch, transactional_id))
-    check_topic(aim, topic)
+        context.must_refuse(f"{lie.what}, in a transaction", in_transaction(context, topic, batch, transactional_id))
+    check_topic(context, topic)
 
 
 @attack
-def producers_that_lie(aim: Aim) -> None:
-    topic = aim.new_topic()
-    producer_id, epoch = producer_of(aim, None)
+def producers_that_lie(context: AttackContext) -> None:
+    topic = context.new_topic()
+    producer_id, epoch = producer_of(context, None)
     for what, producer in (
         ("epoch -1", (producer_id, -1, 0)),
         ("sequence -1", (producer_id, epoch, -1)),
@@ -116,54 +116,54 @@ def producers_that_lie(aim: Aim) -> None:
         ("least epoch", (producer_id, -(2**15), 0)),
         ("sequence from the middle", (producer_id, epoch, 77)),
     ):
-        with aim.stranger() as client:
+        with context.connect() as client:
             batch = raw_batch(records(1), count=1, producer=producer)
             # A producer that is unknown to the partition may begin with any sequence, as in Apache Kafka.
-            judge = aim.noted if what == "sequence from the middle" else None
+            judge = context.noted if what == "sequence from the middle" else None
             response = produce(client, topic, batch)
             if judge is None:
-                aim.must_refuse(f"producer with {what}", response)
+                context.must_refuse(f"producer with {what}", response)
             else:
                 judge(response)
-    with aim.stranger() as client:
+    with context.connect() as client:
         response = produce(client, topic, raw_batch(records(2), count=2, producer=(producer_id + 1, 0, 2**31 - 1)))
-        aim.noted(response)
-    check_topic(aim, topic)
+        context.noted(response)
+    check_topic(context, topic)
 
 
 @attack
-def records_that_lie(aim: Aim) -> None:
-    _all_refused(aim, FRAMING_LIES)
+def records_that_lie(context: AttackContext) -> None:
+    _all_refused(context, FRAMING_LIES)
 
 
 @attack
-def records_that_lie_in_compressed_batches(aim: Aim) -> None:
+def records_that_lie_in_compressed_batches(context: AttackContext) -> None:
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
-        _all_refused(aim, (_compressed(lie, codec) for lie in FRAMING_LIES))
+        _all_refused(context, (_compressed(lie, codec) for lie in FRAMING_LIES))
 
 
 @attack
-def records_that_lie_to_a_compacted_topic(aim: Aim) -> None:
-    _all_refused(aim, FRAMING_LIES, cleanup_policy="compact")
+def records_that_lie_to_a_compacted_topic(context: AttackContext) -> None:
+    _all_refused(context, FRAMING_LIES, cleanup_policy="compact")
 
 
 @attack
-def records_without_a_key_to_a_compacted_topic(aim: Aim) -> None:
-    topic = aim.new_topic(partitions=2, cleanup_policy="compact")
+def records_without_a_key_to_a_compacted_topic(context: AttackContext) -> None:
+    topic = context.new_topic(partitions=2, cleanup_policy="compact")
     for codec in Codec:
         batch = sound_batch(b"a", b"b", key=None, codec=codec)
-        for way, response in on_every_way(aim, topic, batch):
-            aim.must_refuse(f"records without a key, {codec.name}, {way}", response)
-    check_topic(aim, topic, partitions=2)
+        for way, response in on_every_way(context, topic, batch):
+            context.must_refuse(f"records without a key, {codec.name}, {way}", response)
+    check_topic(context, topic, partitions=2)
 
 
 @attack
-def blocks_that_are_not_compressed(aim: Aim) -> None:
-    topic = aim.new_topic(partitions=2)
+def blocks_that_are_not_compressed(context: AttackContext) -> None:
+    topic = context.new_topic(partitions=2)
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
         whole = compress(codec, records(50))
         blocks = {
-            "junk": aim.random.randbytes(300),
+            "junk": context.random.randbytes(300),
             "nothing": b"",
             "a cut block": whole[: len(whole) // 2],
             "a block and junk behind it": whole + b"junk",
@@ -172,18 +172,18 @@ def blocks_that_are_not_compressed(aim: Aim) -> None:
             "another codec's block": compress(Codec.GZIP if codec != Codec.GZIP else Codec.LZ4, records(50)),
         }
         for what, block in blocks.items():
-            for way, response in on_every_way(aim, topic, raw_batch(block, count=50, attributes=codec)):
+            for way, response in on_every_way(context, topic, raw_batch(block, count=50, attributes=codec)):
                 if what == "a flipped bit" and codec in (Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
-                    aim.noted(response)  # The block has no checksum, so its content may still be valid records.
+                    context.noted(response)  # The block has no checksum, so its content may still be valid records.
                 else:
-                    aim.must_refuse(f"{what} as {codec.name}, {way}", response)
-    check_topic(aim, topic, partitions=2)
+                    context.must_refuse(f"{what} as {codec.name}, {way}", response)
+    check_topic(context, topic, partitions=2)
 
 
 @attack
-def batches_that_are_none(aim: Aim) -> None:
+def batches_that_are_none(context: AttackContext) -> None:
     """Batches with a wrong magic, length or checksum; and more or less than one batch."""
-    topic = aim.new_topic(partitions=2)
+    topic = context.new_topic(partitions=2)
     good = sound_batch(b"a")
     for what, batch in {
         "nothing": b"",
@@ -202,35 +202,35 @@ def batches_that_are_none(aim: Aim) -> None:
         "length of 2 GB": good[:8] + struct.pack(">i", 2**31 - 1) + good[12:],
         "a wrong checksum": raw_batch(records(1), count=1, crc_lie=1),
     }.items():
-        for way, response in on_every_way(aim, topic, batch):
-            aim.must_refuse(f"{what}, {way}", response)
-    check_topic(aim, topic, partitions=2)
+        for way, response in on_every_way(context, topic, batch):
+            context.must_refuse(f"{what}, {way}", response)
+    check_topic(context, topic, partitions=2)
 
 
 @attack
-def odd_batches(aim: Aim) -> None:
-    topic = aim.new_topic(partitions=2)
+def odd_batches(context: AttackContext) -> None:
+    topic = context.new_topic(partitions=2)
     for lie in ODDITIES:
         for codec in (Codec.NONE, Codec.ZSTD):
             odd = lie if codec is Codec.NONE else _compressed(lie, codec)
-            for _, response in on_every_way(aim, topic, _batch(odd)):
-                aim.noted(response)
+            for _, response in on_every_way(context, topic, _batch(odd)):
+                context.noted(response)
     for timestamp, most in ((-(2**63), -1), (2**63 - 1, 2**63 - 1), (-1, -1), (0, 2**63 - 1), (2**62, 0)):
         batch = raw_batch(records(2), count=2, timestamp=timestamp, max_timestamp=most)
-        for _, response in on_every_way(aim, topic, batch):
-            aim.noted(response)
+        for _, response in on_every_way(context, topic, batch):
+            context.noted(response)
     for base_offset in (-(2**63), -1, 2**63 - 1):
-        for _, response in on_every_way(aim, topic, raw_batch(records(2), count=2, base_offset=base_offset)):
-            aim.noted(response)
-    check_topic(aim, topic, partitions=2)
+        for _, response in on_every_way(context, topic, raw_batch(records(2), count=2, base_offset=base_offset)):
+            context.noted(response)
+    check_topic(context, topic, partitions=2)
 
 
-def _all_refused(aim: Aim, lies: Iterator[Lie] | tuple[Lie, ...], **configs: str) -> None:
-    topic = aim.new_topic(partitions=2, **configs)
+def _all_refused(context: AttackContext, lies: Iterator[Lie] | tuple[Lie, ...], **configs: str) -> None:
+    topic = context.new_topic(partitions=2, **configs)
     for lie in lies:
-        for way, response in on_every_way(aim, topic, _batch(lie)):
-            aim.must_refuse(f"{lie.what}, {way}", response)
-    check_topic(aim, topic, partitions=2)
+        for way, response in on_every_way(context, topic, _batch(lie)):
+            context.must_refuse(f"{lie.what}, {way}", response)
+    check_topic(context, topic, partitions=2)
 
 
 def _batch(lie: Lie) -> bytes:

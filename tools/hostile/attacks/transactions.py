@@ -13,38 +13,38 @@ from semel.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tools.hostile.aim import Aim, attack
+from tools.hostile.attack_connection import response_word
+from tools.hostile.attack_context import AttackContext, attack
 from tools.hostile.attacks.produced import check_topic, in_transaction, producer_of
 from tools.hostile.attacks.requests import frame_of, produce_frame
 from tools.hostile.batches import raw_batch, records
-from tools.hostile.stranger import told
 
 TRANSACTIONAL = 0x10
 
 
 @attack
-def forged_markers(aim: Aim) -> None:
+def forged_markers(context: AttackContext) -> None:
     """Markers with huge coordinator epochs: the coordinator's own markers must still end the next transaction."""
-    topic = aim.new_topic()
+    topic = context.new_topic()
     for epoch in (2**31 - 1, 1_000_000, 1, -1, -(2**31)):
-        producer_id, producer_epoch = producer_of(aim, "forged")
-        mark(aim, topic, producer_id, producer_epoch, epoch)
-        mark(aim, topic, 2**62, 2**15 - 1, epoch)
-    producer_id, producer_epoch = producer_of(aim, "forged")
+        producer_id, producer_epoch = producer_of(context, "forged")
+        mark(context, topic, producer_id, producer_epoch, epoch)
+        mark(context, topic, 2**62, 2**15 - 1, epoch)
+    producer_id, producer_epoch = producer_of(context, "forged")
     batch = raw_batch(records(1), count=1, attributes=TRANSACTIONAL, producer=(producer_id, producer_epoch, 0))
-    response = in_transaction(aim, topic, batch, "forged")
-    if told(response) != "NONE":
-        aim.finding(f"a producer cannot go on after forged markers: {told(response)}")
+    response = in_transaction(context, topic, batch, "forged")
+    if response_word(response) != "NONE":
+        context.finding(f"a producer cannot go on after forged markers: {response_word(response)}")
         return
-    with aim.stranger() as client:
+    with context.connect() as client:
         ended = client.ask(ApiKey.END_TXN, 5, EndTxnRequest("forged", producer_id, producer_epoch, True))
-        if told(ended) != "NONE":
-            aim.finding(f"the transaction cannot be ended after forged markers: {told(ended)}")
-        _await_stable(aim, topic)
-    check_topic(aim, topic)
+        if response_word(ended) != "NONE":
+            context.finding(f"the transaction cannot be ended after forged markers: {response_word(ended)}")
+        _await_stable(context, topic)
+    check_topic(context, topic)
 
 
-def mark(aim: Aim, topic: str, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
+def mark(context: AttackContext, topic: str, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
     marker = WritableTxnMarker(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -52,24 +52,24 @@ def mark(aim: Aim, topic: str, producer_id: int, producer_epoch: int, coordinato
         topics=[WritableTxnMarkerTopic(topic, [0])],
         coordinator_epoch=coordinator_epoch,
     )
-    with aim.stranger() as client:
-        aim.noted(client.ask(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker])))
+    with context.connect() as client:
+        context.noted(client.ask(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker])))
 
 
-def _await_stable(aim: Aim, topic: str) -> None:
+def _await_stable(context: AttackContext, topic: str) -> None:
     """Wait until the last stable offset reaches the end of the log; it is a finding if it does not."""
     ends = (-1, -1)
-    while not aim.expired:
-        ends = (_end(aim, topic, isolation_level=0), _end(aim, topic, isolation_level=1))
+    while not context.expired:
+        ends = (_end(context, topic, isolation_level=0), _end(context, topic, isolation_level=1))
         if ends[0] == ends[1] and ends[0] > 0:
             return
         time.sleep(0.02)
-    aim.finding(f"the last stable offset of {topic} is {ends[1]}, and the log ends at {ends[0]}")
+    context.finding(f"the last stable offset of {topic} is {ends[1]}, and the log ends at {ends[0]}")
 
 
-def _end(aim: Aim, topic: str, *, isolation_level: int) -> int:
+def _end(context: AttackContext, topic: str, *, isolation_level: int) -> int:
     topics = [ListOffsetsTopic(topic, [ListOffsetsPartition(0, timestamp=-1)])]
-    with aim.stranger() as client:
+    with context.connect() as client:
         response = client.ask(ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(-1, isolation_level, topics))
     if isinstance(response, str):
         return -1
@@ -78,12 +78,12 @@ def _end(aim: Aim, topic: str, *, isolation_level: int) -> int:
 
 
 @attack
-def twenty_thousand_transactional_ids(aim: Aim) -> None:
+def twenty_thousand_transactional_ids(context: AttackContext) -> None:
     """Very many transactional ids, each of which is remembered for a week."""
-    producer_of(aim, "first-of-many")
-    with aim.stranger() as client:
-        for start in range(0, aim.times(20_000, least=200), 100):
-            if aim.expired:
+    producer_of(context, "first-of-many")
+    with context.connect() as client:
+        for start in range(0, context.times(20_000, least=200), 100):
+            if context.expired:
                 break
             frames = (
                 frame_of(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(f"id-{start + number}-{'x' * 200}", 60_000))
@@ -92,40 +92,40 @@ def twenty_thousand_transactional_ids(aim: Aim) -> None:
             client.send(b"".join(frames))
             for _ in range(100):
                 answer = client.receive()
-                aim.answers[answer if isinstance(answer, str) else "answered"] += 1
+                context.answers[answer if isinstance(answer, str) else "answered"] += 1
 
 
 @attack
-def transactional_ids_of_32_kilobytes(aim: Aim) -> None:
-    producer_of(aim, "first-of-long")
-    for number in range(aim.times(1_000, least=20)):
-        if aim.expired:
+def transactional_ids_of_32_kilobytes(context: AttackContext) -> None:
+    producer_of(context, "first-of-long")
+    for number in range(context.times(1_000, least=20)):
+        if context.expired:
             break
-        with aim.stranger() as client:
+        with context.connect() as client:
             text = f"{number}".ljust(32_767, "x")
-            aim.noted(client.ask(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(text, 60_000)))
+            context.noted(client.ask(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(text, 60_000)))
 
 
 @attack
-def a_flood_of_producer_ids(aim: Aim) -> None:
+def a_flood_of_producer_ids(context: AttackContext) -> None:
     frame = frame_of(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(None, 0))
-    with aim.stranger() as client:
-        for _ in range(0, aim.times(50_000, least=500), 500):
-            if aim.expired:
+    with context.connect() as client:
+        for _ in range(0, context.times(50_000, least=500), 500):
+            if context.expired:
                 break
             client.send(frame * 500)
             for _ in range(500):
                 answer = client.receive()
-                aim.answers[answer if isinstance(answer, str) else "answered"] += 1
+                context.answers[answer if isinstance(answer, str) else "answered"] += 1
 
 
 @attack
-def a_hundred_thousand_producers_on_one_partition(aim: Aim) -> None:
+def a_hundred_thousand_producers_on_one_partition(context: AttackContext) -> None:
     """Producer ids that no broker has given out: any number is accepted, and remembered for a day."""
-    topic = aim.new_topic()
-    with aim.stranger() as client:
-        for start in range(0, aim.times(100_000, least=500), 250):
-            if aim.expired:
+    topic = context.new_topic()
+    with context.connect() as client:
+        for start in range(0, context.times(100_000, least=500), 250):
+            if context.expired:
                 break
             frames = (
                 produce_frame(topic, raw_batch(records(1), count=1, producer=(10_000_000 + start + number, 0, 0)))
@@ -134,19 +134,19 @@ def a_hundred_thousand_producers_on_one_partition(aim: Aim) -> None:
             client.send(b"".join(frames))
             for _ in range(250):
                 answer = client.receive()
-                aim.answers[answer if isinstance(answer, str) else "answered"] += 1
-    check_topic(aim, topic)
+                context.answers[answer if isinstance(answer, str) else "answered"] += 1
+    check_topic(context, topic)
 
 
 @attack
-def transactions_left_open(aim: Aim) -> None:
+def transactions_left_open(context: AttackContext) -> None:
     """Records of transactions that are never ended, in many partitions."""
-    topic = aim.new_topic()
-    for number in range(aim.times(300, least=5)):
-        if aim.expired:
+    topic = context.new_topic()
+    for number in range(context.times(300, least=5)):
+        if context.expired:
             break
         name = f"left-open-{number}"
-        producer = (*producer_of(aim, name), 0)
+        producer = (*producer_of(context, name), 0)
         batch = raw_batch(records(1), count=1, attributes=TRANSACTIONAL, producer=producer)
-        aim.noted(in_transaction(aim, topic, batch, name))
-    check_topic(aim, topic)
+        context.noted(in_transaction(context, topic, batch, name))
+    check_topic(context, topic)

@@ -16,7 +16,7 @@ from semel.broker.requests.routes import served_apis
 from semel.wire.apis import Api
 from semel.wire.codec import encode
 from semel.wire.schema import Array, Field, Fixed, String, Struct, WireType, fields_of
-from tools.hostile.aim import Aim, Attack, add
+from tools.hostile.attack_context import Attack, AttackContext, add
 from tools.hostile.attacks.requests import frame_of
 
 FRAME_BYTES = 20 * 2**20
@@ -71,18 +71,18 @@ def _element(wire_type: WireType[Any]) -> Any:
             return b""
 
 
-def _run(api: Api, way: tuple[Field, ...], aim: Aim) -> None:
+def _run(api: Api, way: tuple[Field, ...], context: AttackContext) -> None:
     version = api.max_version
     one, two = (len(encode(widened(api.request_class, way, version, count), version)) for count in (1, 2))
     for elements in ELEMENTS_MAX:
-        count = min(aim.times(FRAME_BYTES) // max(1, two - one), aim.times(elements))
+        count = min(context.times(FRAME_BYTES) // max(1, two - one), context.times(elements))
         message = widened(api.request_class, way, version, max(1, count))
         for name, value in CHOSEN.items():
             if any(field.name == name for field in fields_of(api.request_class)):
                 message = dataclasses.replace(message, **{name: value})
         frame = frame_of(api.key, version, message)
-        with aim.stranger(timeout_s=30) as client:
-            aim.noted(client.ask_frame(api.key, version, frame))
+        with context.connect(timeout_s=30) as client:
+            context.noted(client.ask_frame(api.key, version, frame))
 
 
 for _api in served_apis():

@@ -1,4 +1,4 @@
-"""The argument of every attack (``Aim``), the description of an attack, and the list of all attacks.
+"""The argument of every attack (``AttackContext``), the description of an attack, and the list of all attacks.
 
 An attack records how the broker answered (``noted``) and what it should not have done (``finding``). It ends by itself:
 sockets have timeouts, loops have counts, and long ones check ``expired``.
@@ -16,13 +16,13 @@ from typing import TypeAlias
 
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from tools.hostile.stranger import CLOSED, HOST, SILENT, Stranger, told
+from tools.hostile.attack_connection import CLOSED, HOST, SILENT, AttackConnection, response_word
 
 SECONDS_MAX = 60.0
 
 
 @dataclass
-class Aim:
+class AttackContext:
     """The attacked broker, the size of the attack, and its results. ``scale`` 1.0 is the campaign's size."""
 
     port: int
@@ -45,14 +45,16 @@ class Aim:
         """Whether the time of the attack is over, or the broker has stopped."""
         return time.monotonic() > self._until or self.stopped.is_set()
 
-    def stranger(
+    def connect(
         self, *, timeout_s: float = 60.0, receive_buffer_bytes: int | None = None, source: str = HOST
-    ) -> Stranger:
+    ) -> AttackConnection:
         """Open a connection. ``source`` is another address of this machine, for limits that count by address."""
-        return Stranger(self.port, timeout_s=timeout_s, receive_buffer_bytes=receive_buffer_bytes, source=source)
+        return AttackConnection(
+            self.port, timeout_s=timeout_s, receive_buffer_bytes=receive_buffer_bytes, source=source
+        )
 
     def noted(self, response: object) -> str:
-        word = told(response)
+        word = response_word(response)
         self.answers[word] += 1
         return word
 
@@ -87,17 +89,18 @@ class Aim:
             replication_factor=1,
             configs=[CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()],
         )
-        with self.stranger(timeout_s=60) as client:
+        with self.connect(timeout_s=60) as client:
             response = client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
-        return name, told(response)
+        return name, response_word(response)
 
 
-AttackRun: TypeAlias = Callable[[Aim], None]
+AttackRun: TypeAlias = Callable[[AttackContext], None]
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack. ``while_stopping`` runs in a thread while the broker stops, until ``Aim.expired`` or it has ended.
+    """One attack. ``while_stopping`` runs in a thread while the broker stops, until ``AttackContext.expired`` or it has
+    ended.
 
     ``descriptors_max`` is how many files and sockets the broker may have open, if the attack is about that limit.
     """

@@ -16,7 +16,9 @@ from tools.frames import receive_frame
 from tools.patience import PATIENCE_S
 
 
-def ask(bootstrap_servers: str, key: ApiKey, version: int, message: object, *, timeout_s: float = PATIENCE_S) -> Any:
+def send_request(
+    bootstrap_servers: str, key: ApiKey, version: int, message: object, *, timeout_s: float = PATIENCE_S
+) -> Any:
     """Send a request to the first broker that can be reached, and return the response.
 
     Raises OSError if no broker can be reached or the response does not arrive in time.
@@ -24,12 +26,12 @@ def ask(bootstrap_servers: str, key: ApiKey, version: int, message: object, *, t
     first, *others = bootstrap_servers.split(",")
     for server in others:
         with contextlib.suppress(OSError):
-            return _ask(first, key, version, message, timeout_s)
+            return _send_request(first, key, version, message, timeout_s)
         first = server
-    return _ask(first, key, version, message, timeout_s)
+    return _send_request(first, key, version, message, timeout_s)
 
 
-def _ask(server: str, key: ApiKey, version: int, message: object, timeout_s: float) -> Any:
+def _send_request(server: str, key: ApiKey, version: int, message: object, timeout_s: float) -> Any:
     host, _, port = server.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
         connection.sendall(encode_request(1, APIS[key], version, message, client_id="semel-tools"))
@@ -50,8 +52,10 @@ def committed_offsets(
     while True:
         try:
             # The first FindCoordinator request creates the coordinator's topic.
-            found_at = ask(bootstrap_servers, ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group, key_type=0))
-            answer = ask(f"{found_at.host}:{found_at.port}", ApiKey.OFFSET_FETCH, 7, request)
+            found_at = send_request(
+                bootstrap_servers, ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group, key_type=0)
+            )
+            answer = send_request(f"{found_at.host}:{found_at.port}", ApiKey.OFFSET_FETCH, 7, request)
             found = answer.topics[0].partitions if answer.error_code == 0 else ()
             if found and all(partition.error_code == 0 for partition in found):
                 offsets = {partition.partition_index: partition.committed_offset for partition in found}

@@ -25,7 +25,7 @@ _FRAME_BYTES_MAX = 200 * 2**20
 _DECODED_BYTES_MAX = 2 * 2**20
 
 
-class Stranger:
+class AttackConnection:
     def __init__(
         self, port: int, *, timeout_s: float = 60.0, receive_buffer_bytes: int | None = None, source: str = HOST
     ) -> None:
@@ -42,7 +42,7 @@ class Stranger:
             self.socket.close()
             raise
 
-    def __enter__(self) -> Stranger:
+    def __enter__(self) -> AttackConnection:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -111,7 +111,7 @@ class Stranger:
         return bytes(data)
 
 
-def told(response: Any) -> str:
+def response_word(response: Any) -> str:
     """Return a response in one word: the first error code in it that is not NONE, else NONE; a word is returned as it
     is."""
     if isinstance(response, str):
