@@ -103,7 +103,7 @@ def test_splits_are_read_one_after_the_other_each_up_to_its_end(broker: Broker, 
     ]
 
 
-class Told(Cluster):
+class RecordingCluster(Cluster):
     """Remembers how many bytes were wanted."""
 
     def fetch(self, topic_partition: TopicPartition, offset: int, bytes_wanted: int) -> Future[RawBatches]:
@@ -116,7 +116,7 @@ def test_no_more_is_asked_for_than_a_split_needs(broker: Broker, size: int, coun
     with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=5) as producer:
         for future in [producer.send("orders", bytes(size), partition=0) for _ in range(count)]:
             future.result()
-    with Told(bootstrap_servers=broker.bootstrap_servers) as cluster:
+    with RecordingCluster(bootstrap_servers=broker.bootstrap_servers) as cluster:
         assert [row["value"] for row in read(cluster, 0, 5)] == [bytes(size)] * 5
         # A record and a batch more: what was guessed for the first answer, what was seen for those that follow.
         assert cluster.wanted[0] <= 5 * 1024 + 64 * 1024
@@ -127,7 +127,7 @@ def test_a_limit_that_was_set_is_kept(broker: Broker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for _ in range(8):
             producer.send("orders", bytes(1000), partition=0).result()
-    with Told(bootstrap_servers=broker.bootstrap_servers, max_partition_fetch_bytes=1) as cluster:
+    with RecordingCluster(bootstrap_servers=broker.bootstrap_servers, max_partition_fetch_bytes=1) as cluster:
         assert offsets(read(cluster, 0, 8)) == list(range(8))
         assert len(cluster.wanted) == 8  # One batch each.
 

@@ -89,7 +89,7 @@ async def fill(server: Server, topic: str, count: int, *, start: int = 0) -> lis
 
 
 class Listener:
-    """Remembers what it was told: ("assigned", partitions) and so on."""
+    """Keeps the changes of its assignment: ("assigned", partitions) and so on."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, list[int]]] = []
@@ -624,7 +624,7 @@ def test_the_blocking_consumer_calls_its_listener_in_the_thread_that_polls(
     settings = {"bootstrap_servers": server.bootstrap_servers, "group_id": f"group-{topic}", **protocol}
     with blocking.Consumer(**settings, auto_offset_reset="earliest", enable_auto_commit=False) as member:
 
-        class Told:
+        class CommitsWhenRevoked:
             def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
                 threads.append(("assigned", threading.get_ident()))
 
@@ -632,7 +632,7 @@ def test_the_blocking_consumer_calls_its_listener_in_the_thread_that_polls(
                 threads.append(("revoked", threading.get_ident()))
                 member.commit()
 
-        member.subscribe([topic], listener=Told())
+        member.subscribe([topic], listener=CommitsWhenRevoked())
         found: list[Any] = []
         for record in member:
             found.append(record.value)
