@@ -41,7 +41,9 @@ def _first_sentence(frame: Frame) -> str:
 
 def _messages(frame: Frame) -> Iterator[str]:
     """One line for each message. A request that is lost has one line, with an arrow of its own."""
-    lost = {(event.connection, event.correlation_id) for event in frame.wire if event.kind is WireEventKind.REQUEST_LOST}
+    lost = {
+        (event.connection, event.correlation_id) for event in frame.wire if event.kind is WireEventKind.REQUEST_LOST
+    }
     for event in frame.wire:
         name, server, text = client_name(event), _server(event), wire_text(event)
         match event.kind:
