@@ -287,21 +287,22 @@ class LogConfig:
         "unclean.leader.election.enable",
         SettingType.BOOLEAN,
         False,
-        "Kept and shown, and without effect: a partition has one replica.",
+        "Kept and shown, and without effect: brokers never elect an unclean leader by themselves, only when "
+        "ElectLeaders asks for it.",
         synonyms=_from("unclean.leader.election.enable"),
     )
     leader_replication_throttled_replicas: tuple[str, ...] = declare(
         "leader.replication.throttled.replicas",
         SettingType.LIST,
         (),
-        "Kept and shown, and without effect: nothing is copied. As partition:broker, or * for all.",
+        "Kept and shown, and without effect: copying is not throttled. As partition:broker, or * for all.",
         rule=_ThrottledReplicas(),
     )
     follower_replication_throttled_replicas: tuple[str, ...] = declare(
         "follower.replication.throttled.replicas",
         SettingType.LIST,
         (),
-        "Kept and shown, and without effect: nothing is copied. As partition:broker, or * for all.",
+        "Kept and shown, and without effect: copying is not throttled. As partition:broker, or * for all.",
         rule=_ThrottledReplicas(),
     )
     internal_segment_bytes: int | None = declare(

@@ -146,7 +146,12 @@ class BrokerConfig(
         "How long a start waits for ZooKeeper. Kafka 3 takes the session timeout where this is not set.",
         rule=AtLeast(1),
     )
-    broker_rack: str | None = declare("broker.rack", STRING, None, "Where this broker stands. Clients are told.")
+    broker_rack: str | None = declare(
+        "broker.rack",
+        STRING,
+        None,
+        "Where this broker stands. The replicas of a new partition are spread over the racks, and clients are told.",
+    )
     log_dirs: tuple[str, ...] = declare(
         "log.dirs",
         LIST,
@@ -244,6 +249,7 @@ class _BrokerSettings(Settings):
 
 
 _LISTEN = "Kafka 3 and later have no such setting: listeners, or --listen and --advertise of the command line"
+_CONTROLLER = "one of the brokers is the controller, and there are no nodes for that alone"
 _PEM = "PEM files have no password of their own; that of the key is ssl.key.password"
 
 _OWN: Final = declared_in(BrokerConfig)
@@ -256,8 +262,8 @@ BROKER_SETTINGS: Final = _BrokerSettings(
         "ssl.truststore.password": _PEM,
         "port": _LISTEN,
         "host.name": _LISTEN,
-        "process.roles": "every broker is its own controller",
-        "controller.": "every broker is its own controller",
+        "process.roles": _CONTROLLER,
+        "controller.": _CONTROLLER,
         "remote.": "Semel has no tiered storage",
         "log.local.": "Semel has no tiered storage",
         "log.message.format.version": "Kafka 4 has no such setting: message format 2 is the only one",

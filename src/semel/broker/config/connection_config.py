@@ -74,13 +74,13 @@ class ConnectionConfig:
         "fetch.max.bytes",
         INT,
         55 * 2**20,
-        "The most record bytes in one answer to Fetch; a first batch that is larger is still sent whole.",
+        "The most record bytes in one answer to a consumer's Fetch; a first batch that is larger is still sent whole.",
         rule=AtLeast(1024),
     )
     max_incremental_fetch_session_cache_slots: int = declare(
         "max.incremental.fetch.session.cache.slots",
         INT,
         1000,
-        "How many incremental fetch sessions are remembered.",
+        "How many incremental fetch sessions of consumers are remembered. Those of followers are not counted.",
         rule=AtLeast(0),
     )

@@ -38,6 +38,7 @@ class ReplicationConfig:
         "replica.fetch.response.max.bytes",
         INT,
         4 * 2**20,
-        "How many bytes of all partitions a follower asks for at a time. Kafka has 10 MB.",
+        "How many bytes of all partitions a follower asks for at a time. More than 4 MiB counts as 4. "
+        "Kafka has 10 MiB.",
         rule=AtLeast(0),
     )

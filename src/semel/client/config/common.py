@@ -69,7 +69,9 @@ class ClientConfig:
         "Brokers to ask for the others: host:port, one or more.",
         read=addresses,
     )
-    client_id: str = declare("client.id", STRING, "semel", "The name of this client in the broker's log lines.")
+    client_id: str = declare(
+        "client.id", STRING, "semel", "The name of this client in the broker's log lines, and in quotas."
+    )
     request_timeout_ms: int = declare(
         "request.timeout.ms",
         INT,

@@ -188,7 +188,7 @@ def test_the_command_line_wins_over_the_file() -> None:
         ("listener.name.a.ssl.client.auth=yes", "for configuration listener.name.a.ssl.client.auth: the value must"),
         ("listener.name.a.num.partitions=1", "Unknown broker config name: listener.name.a.num.partitions"),
         ("num.io.threads=0", "Invalid value 0 for configuration num.io.threads: the value must be at least 1"),
-        ("controller.quorum.voters=1@x:1", "its own controller"),
+        ("controller.quorum.voters=1@x:1", "one of the brokers is the controller"),
         ("num.partitions=0", "Invalid value 0 for configuration num.partitions: the value must be at least 1"),
         ("flush=never", "Invalid value never for configuration flush: the value must be one of commit, os"),
         ("log.dirs=a,b", "one folder"),
