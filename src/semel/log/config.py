@@ -132,7 +132,7 @@ class LogConfig:
         "segment.index.bytes",
         SettingType.INT,
         10 * 2**20,
-        "The largest size of a segment's offset index; a full index closes the segment.",
+        "The largest size of a segment's offset index, and of its time index; a full index closes the segment.",
         rule=AtLeast(4),
         synonyms=_from("log.index.size.max.bytes"),
     )

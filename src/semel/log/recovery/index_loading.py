@@ -67,7 +67,7 @@ def _load_indexes_of(
     offset_index = OffsetIndex.load(index, base_offset, end_offset=end_offset, end_position=segment.size_bytes)
     time_index = TimeIndex.load(times, base_offset, end_offset=end_offset)
     transaction_index = TransactionIndex.load(aborted, base_offset, end_offset=end_offset)
-    segment.offset_index, segment.time_index, segment.transaction_index = offset_index, time_index, transaction_index
+    segment.indexes_loaded(offset_index, time_index, transaction_index)
 
 
 def _verified_contents(

@@ -98,7 +98,7 @@ class Segment:
         self.largest_timestamp = NO_TIMESTAMP
         self.offset_of_largest_timestamp = base_offset
         self._bytes_since_index_entry = 0
-        self._index_entries = 0  # those added by this process; the size limit does not count earlier ones
+        self._index_entries = 0  # the entries of the offset index or of the time index: the larger number of the two
         self._first_timestamp: int | None = None
         self._finished = False
         self.index_files_are_stale = False  # whether they may hold wrong entries of an earlier process
@@ -190,6 +190,7 @@ class Segment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
+        self._index_entries = self._count_index_entries()
         self._bytes_since_index_entry = 0
         if position == 0:
             self._first_timestamp = None
@@ -198,6 +199,7 @@ class Segment:
     def finish(self) -> None:
         """No batch will follow: add the largest timestamp to the time index, so that a start finds it there."""
         self.time_index.append(self.largest_timestamp, self.offset_of_largest_timestamp)
+        self._index_entries = self._count_index_entries()
         self._finished = True
 
     def index_writes(self) -> list[IndexWrite]:
@@ -252,11 +254,19 @@ class Segment:
         """The three indexes, in the order of ``INDEX_SUFFIXES``."""
         return self.offset_index, self.time_index, self.transaction_index
 
+    def _count_index_entries(self) -> int:
+        return max(self.offset_index.entries, self.time_index.entries)
+
+    def indexes_loaded(
+        self, offset_index: OffsetIndex, time_index: TimeIndex, transaction_index: TransactionIndex
+    ) -> None:
+        """Take over the indexes that were read from their files."""
+        self.offset_index, self.time_index, self.transaction_index = offset_index, time_index, transaction_index
+        self._index_entries = self._count_index_entries()
+
     def forget_indexes(self) -> None:
         """Empty the indexes: they are built again from the log, and the files are overwritten."""
-        self.offset_index = OffsetIndex(self.base_offset)
-        self.time_index = TimeIndex(self.base_offset)
-        self.transaction_index = TransactionIndex()
+        self.indexes_loaded(OffsetIndex(self.base_offset), TimeIndex(self.base_offset), TransactionIndex())
         self.largest_timestamp, self.offset_of_largest_timestamp = NO_TIMESTAMP, self.base_offset
         self.index_files_are_stale = True
 

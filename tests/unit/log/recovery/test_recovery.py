@@ -16,10 +16,14 @@ from semel.log.disk import read_file
 from semel.log.durability.checkpointing import Checkpoint, checkpointed, prepare_checkpoint
 from semel.log.durability.checkpointing import carry_out as carry_out_all
 from semel.log.partition_log import PartitionLog
+from semel.log.recovery.truncation import truncate_to
 from semel.log.retention import apply_retention
+from semel.log.segments.time_index import ENTRY_SIZE as TIME_INDEX_ENTRY_SIZE
 from semel.testing.virtual.disk import VirtualDisk
+from semel.wire.records import parse_header
 from tests.logs import (
     FOLDER,
+    NOW_MS,
     append,
     batch,
     batches,
@@ -230,6 +234,61 @@ def test_an_index_of_batches_that_were_lost_is_not_believed_later() -> None:
     recovery_point = carry_out(disk, prepare_checkpoint(log))
     log = open_log(disk, recovery_point=recovery_point)
     assert values(log) == [(0, b"e"), (1, b"f"), (2, b"g"), (3, b"h")]
+
+
+SMALL_INDEXES = LogConfig(index_interval_bytes=0, segment_index_bytes=10 * TIME_INDEX_ENTRY_SIZE)
+
+
+def append_ascending(log: PartitionLog, end_offset: int) -> None:
+    """Append batches, each later than the one before it: all but the first of a segment have an index entry."""
+    for offset in range(log.log_end_offset, end_offset):
+        append(log, batch("value", timestamp=NOW_MS + offset))
+
+
+def test_a_full_index_closes_its_segment() -> None:
+    """One entry less than there is room for: the last one is kept for the end of the segment."""
+    log = open_log(VirtualDisk(), config=SMALL_INDEXES)
+    append_ascending(log, 35)
+    assert [segment.time_index.entries for segment in log.segments] == [9, 9, 9, 4]
+
+
+@pytest.mark.parametrize("end_offset", [1, 5, 9, 10, 11, 20])
+def test_index_entries_of_an_earlier_process_count_when_an_index_is_full(end_offset: int) -> None:
+    disk = VirtualDisk()
+    log = open_log(disk, config=SMALL_INDEXES)
+    append_ascending(log, end_offset)
+    recovery_point = carry_out(disk, prepare_checkpoint(log))
+    log = open_log(disk, config=SMALL_INDEXES, recovery_point=recovery_point)
+    append_ascending(log, 35)
+    assert max(segment.time_index.entries for segment in log.segments) == 9
+    assert len(log.segments) == 4
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("end_offset", [1, 5, 9, 10, 11, 20])
+def test_a_segment_that_is_active_again_after_a_truncation_closes_when_its_index_is_full(
+    end_offset: int, restarts: bool
+) -> None:
+    disk = VirtualDisk()
+    log = open_log(disk, config=SMALL_INDEXES)
+    append_ascending(log, 35)
+    if restarts:
+        log = open_log(disk, config=SMALL_INDEXES, recovery_point=carry_out(disk, prepare_checkpoint(log)))
+    truncate_to(disk, log, end_offset)
+    append_ascending(log, 35)
+    assert max(segment.time_index.entries for segment in log.segments) == 9
+    assert len(log.segments) == 4
+
+
+def test_the_entry_that_closes_a_time_index_counts_if_the_segment_is_active_again() -> None:
+    """Compaction may have left a hole at its end: a truncation there makes it active, and removes nothing of it."""
+    config = LogConfig(segment_index_bytes=2 * TIME_INDEX_ENTRY_SIZE)
+    log = open_log(VirtualDisk(), config=config)
+    append(log, batch("value"))
+    closed, header = log.segments.active, parse_header(batch("next"))
+    assert closed.takes(header, config, config.segment_ms, NOW_MS)
+    log.roll(NOW_MS)
+    assert not closed.takes(header, config, config.segment_ms, NOW_MS)
 
 
 def test_a_hole_between_segments_ends_the_log() -> None:
