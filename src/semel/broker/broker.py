@@ -316,7 +316,7 @@ class Broker:
         if self.metrics_address is not None:
             from semel.broker.metrics.metrics_page import MetricsPage
 
-            page = MetricsPage(self.metrics)
+            page = MetricsPage(self.metrics, is_serving=lambda: self.is_running)
             node.turns.start(loop)
             self._closers += [page.close, node.turns.stop]
             port = await page.listen(self._network, *self.metrics_address)

@@ -63,7 +63,7 @@ async def ask(port: int, request: bytes) -> bytes:
 
 def asked(*requests: bytes) -> list[bytes]:
     async def serve() -> list[bytes]:
-        page = MetricsPage(Metrics())
+        page = MetricsPage(Metrics(), is_serving=lambda: True)
         port = await page.listen(SystemNetwork(), "127.0.0.1", 0)
         try:
             return [await ask(port, request) for request in requests]
@@ -100,7 +100,7 @@ def test_health_is_one_word() -> None:
 
 def test_an_endless_head_is_cut_off() -> None:
     async def serve() -> bool:
-        page = MetricsPage(Metrics())
+        page = MetricsPage(Metrics(), is_serving=lambda: True)
         port = await page.listen(SystemNetwork(), "127.0.0.1", 0)
         try:
             await ask(port, b"x" * (HEAD_BYTES_MAX + 1))

@@ -1,6 +1,7 @@
 """The page that Prometheus scrapes, ``GET /metrics``, and ``GET /healthz``, on the broker's own event loop.
 
-``/healthz`` answers while the event loop runs. A broker that stops closes this listener after its clients' connections.
+``/healthz`` answers 200 while the broker serves requests, and 503 from the moment at which a stop begins. ``/metrics``
+is served until the clients' connections are closed; then this listener is closed as well.
 
 This is not a web server: it answers one small request per connection and closes it, which is enough for Prometheus. So
 that scrapes cannot slow the broker down, the size of a request's head, the duration of a connection and the number of
@@ -11,6 +12,7 @@ requests beyond that get the page that was rendered last.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, cast
 
 from semel.broker.metrics.metrics import Metrics
@@ -24,7 +26,9 @@ PAGES_PER_SECOND: Final = 5
 
 
 class MetricsPage:
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, *, is_serving: Callable[[], bool]) -> None:
+        """``is_serving`` returns whether the broker serves requests: False while it starts or stops."""
+        self.is_serving = is_serving
         self._metrics = metrics
         self._listener: Listener | None = None
         self._open: dict[_Scrape, None] = {}
@@ -99,7 +103,9 @@ class _Scrape(asyncio.Protocol):
         elif path == b"/metrics":
             status, body = "200 OK", self._page.text(asyncio.get_running_loop().time())
         elif path == b"/healthz":
-            status, body = "200 OK", "ok\n"
+            status, body = (
+                ("200 OK", "ok\n") if self._page.is_serving() else ("503 Service Unavailable", "not serving\n")
+            )
         else:
             status, body = (
                 "404 Not Found",

@@ -66,7 +66,7 @@ def with_page(use: Callable[[Page], Coroutine[Any, Any, None]]) -> None:
 
     async def run() -> None:
         network = VirtualNetwork(loop, Random(1))
-        page = MetricsPage(metrics)
+        page = MetricsPage(metrics, is_serving=lambda: True)
         port = await page.listen(network, "localhost", 0)
         try:
             await use(Page(network, port, lambda: renders))
