@@ -16,7 +16,7 @@ from semel.security.sasl.plain_server import PlainServer
 from semel.security.sasl.scram_client import ScramExchange
 from semel.security.sasl.scram_credentials import ScramCredential
 from semel.security.sasl.scram_server import ScramServer
-from semel.security.sasl.server import OTHER_IDENTITY, Authenticated, BlockingStep, Challenge, Refused, Step
+from semel.security.sasl.server import OTHER_IDENTITY, Authenticated, BlockingStep, Challenge, Exchange, Refused, Step
 from semel.security.sasl.unknown_users import UnknownUsers
 from semel.wire.codes import ScramMechanism
 
@@ -40,9 +40,12 @@ def server(iterations: int = 4096) -> ScramServer:
     return ScramServer(SHA_256, lambda user: kept, NONCE)
 
 
-def plain(token: bytes, configured: dict[str, str] | None = None) -> Step:
-    step = PlainServer(configured or {}, lambda user: (SHA_256, credential())).step(token)
+def finished(step: Step) -> Step:
     return step.run() if isinstance(step, BlockingStep) else step
+
+
+def plain(token: bytes, configured: dict[str, str] | None = None) -> Step:
+    return finished(PlainServer(configured or {}, lambda user: (SHA_256, credential())).step(token))
 
 
 def test_scram_agrees_with_the_example_of_rfc_7677() -> None:
@@ -51,15 +54,73 @@ def test_scram_agrees_with_the_example_of_rfc_7677() -> None:
     assert exchange.step(FINAL) == Authenticated("user", VERIFIER)
 
 
-@pytest.mark.parametrize("after", [FINAL, FIRST, b""])
-def test_an_exchange_that_is_over_stays_over(after: bytes) -> None:
-    exchange = server()
-    exchange.step(FIRST)
-    exchange.step(FINAL)
-    assert isinstance(exchange.step(after), Refused)
-    refused = server()
-    assert isinstance(refused.step(b"nonsense"), Refused)
-    assert isinstance(refused.step(FIRST), Refused)
+# The end of an exchange, whatever the mechanism
+
+
+class Scripted:
+    """A mechanism that returns these steps, one after the other."""
+
+    def __init__(self, *steps: Step | Exception) -> None:
+        self.user: str | None = None
+        self.steps = list(steps)
+
+    def step(self, token: bytes) -> Step:
+        step = self.steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+MECHANISMS = {
+    "SCRAM": (server, [FIRST, FINAL]),
+    "PLAIN": (lambda: PlainServer({"user": "pencil"}, lambda user: (SHA_256, credential())), [b"\0user\0pencil"]),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_after_the_proof_an_exchange_is_over(name: str) -> None:
+    mechanism, messages = MECHANISMS[name]
+    for after in (*messages, b""):
+        exchange = Exchange(mechanism())
+        assert isinstance([finished(exchange.step(message)) for message in messages][-1], Authenticated)
+        assert exchange.step(after) == Refused("a message after the last one")
+        assert exchange.user == "user"
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_after_a_refusal_an_exchange_is_over(name: str) -> None:
+    mechanism, messages = MECHANISMS[name]
+    exchange = Exchange(mechanism())
+    assert isinstance(finished(exchange.step(b"nonsense")), Refused)
+    assert exchange.step(messages[0]) == Refused("a message after the last one")
+
+
+def test_a_message_before_the_answer_to_the_last_one_is_refused() -> None:
+    exchange = Exchange(
+        Scripted(BlockingStep(lambda: Challenge(b"challenge")), Authenticated("user"), Authenticated("user"))
+    )
+    blocking = exchange.step(b"first")
+    assert isinstance(exchange.step(b"second"), Refused)
+    assert finished(blocking) == Challenge(b"challenge")
+    assert exchange.step(b"second") == Authenticated("user")
+    assert isinstance(exchange.step(b"third"), Refused)
+
+
+def test_an_exception_ends_an_exchange() -> None:
+    def fail() -> Refused:
+        raise RuntimeError
+
+    exchange = Exchange(Scripted(RuntimeError(), Authenticated("user")))
+    with pytest.raises(RuntimeError):
+        exchange.step(b"first")
+    assert isinstance(exchange.step(b"second"), Refused)
+    exchange = Exchange(Scripted(BlockingStep(fail), Authenticated("user")))
+    with pytest.raises(RuntimeError):
+        finished(exchange.step(b"first"))
+    assert isinstance(exchange.step(b"second"), Refused)
+
+
+# SCRAM and PLAIN, step by step
 
 
 @pytest.mark.parametrize(

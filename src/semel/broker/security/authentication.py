@@ -30,7 +30,7 @@ from semel.broker.security.sasl_mechanisms import sasl_mechanisms
 from semel.errors import DecodeError, ErrorCode
 from semel.log.worker import Worker
 from semel.security.principal import user
-from semel.security.sasl.server import Authenticated, BlockingStep, Challenge, Refused, ServerMechanism, Step
+from semel.security.sasl.server import Authenticated, BlockingStep, Challenge, Exchange, Refused, Step
 from semel.types import Buffer
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.codec import decode
@@ -120,7 +120,7 @@ class _Login:
         self._deadline = 0
         self._state = _State.HANDSHAKE
         self._mechanism = ""
-        self._exchange: ServerMechanism | None = None
+        self._exchange: Exchange | None = None
         self._principal: str | None = None
         """The principal; None before the first proof."""
         self._began_at_ms = 0.0
@@ -169,8 +169,8 @@ class _Login:
 
     def _handshake(self, request: Request, message: SaslHandshakeRequest) -> None:
         served = self._authenticator.mechanisms
-        new_exchange = served.get(message.mechanism)
-        if new_exchange is None:
+        new_mechanism = served.get(message.mechanism)
+        if new_mechanism is None:
             response = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, list(served))
             reason = f"it wants {message.mechanism!r}, which is not served"
             self._refuse(_Refusal(self._connection, request, response), reason)
@@ -181,7 +181,7 @@ class _Login:
             self._refuse(_Refusal(self._connection, request, response), reason)
             return
         self._mechanism = message.mechanism
-        self._exchange = new_exchange()
+        self._exchange = Exchange(new_mechanism())
         self._state = _State.EXCHANGE if request.version >= 1 else _State.BARE
         request.answer(SaslHandshakeResponse(mechanisms=list(served)))
 

@@ -17,21 +17,21 @@ from semel.security.sasl.scram_server import ScramServer
 from semel.security.sasl.server import ServerMechanism
 from semel.settings import SettingError
 
-NewExchange = Callable[[], ServerMechanism]
+NewMechanism = Callable[[], ServerMechanism]
 
 _ENABLED: Final = "sasl.enabled.mechanisms"
 _NONCE_BYTES: Final = 24
 
 
-def sasl_mechanisms(node: Node, config: BrokerConfig, *, has_tls: bool) -> dict[str, NewExchange]:
-    """Return the mechanisms of a listener by name: each value makes one exchange.
+def sasl_mechanisms(node: Node, config: BrokerConfig, *, has_tls: bool) -> dict[str, NewMechanism]:
+    """Return the mechanisms of a listener by name: each value makes a mechanism for one exchange.
 
     ``config`` has the settings of the listener. Raises ``SettingError``.
     """
     if not config.sasl_enabled_mechanisms:
         raise SettingError(_ENABLED, f"{_ENABLED} is empty, and a listener wants SASL")
     users = UserCredentials(lambda: node.image, node.random.randbytes(SECRET_BYTES))
-    served: dict[str, NewExchange] = {}
+    served: dict[str, NewMechanism] = {}
     for name in config.sasl_enabled_mechanisms:
         if name == "PLAIN":
             served[name] = _plain(users, config, has_tls=has_tls)
@@ -47,7 +47,7 @@ def _scram(node: Node, users: UserCredentials, name: str) -> ServerMechanism:
     return ScramServer(mechanism, partial(users.scram, mechanism), node.random.randbytes(_NONCE_BYTES).hex())
 
 
-def _plain(users: UserCredentials, config: BrokerConfig, *, has_tls: bool) -> NewExchange:
+def _plain(users: UserCredentials, config: BrokerConfig, *, has_tls: bool) -> NewMechanism:
     if not has_tls and not config.sasl_plain_without_tls:
         raise SettingError(
             _ENABLED,
@@ -58,7 +58,7 @@ def _plain(users: UserCredentials, config: BrokerConfig, *, has_tls: bool) -> Ne
     return partial(PlainServer, configured, users.plain)
 
 
-def _oauthbearer(node: Node, config: BrokerConfig) -> NewExchange:
+def _oauthbearer(node: Node, config: BrokerConfig) -> NewMechanism:
     from semel.broker.security.jwks import fetcher
     from semel.security.sasl.access_tokens import MissingExtra, TokenRules, TokenVerifier
     from semel.security.sasl.oauthbearer_server import OAuthBearerServer

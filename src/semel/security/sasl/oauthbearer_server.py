@@ -28,7 +28,7 @@ class OAuthBearerServer:
         self._verifier = verifier
         self.user: str | None = None
         self._refusal: Refused | None = None
-        """The result of every further message: the refusal, or that the exchange is over. ``None`` before the token."""
+        """The refusal that follows the client's answer to the challenge with the reason. ``None`` before that one."""
 
     def step(self, token: bytes) -> Step:
         if self._refusal is not None:
@@ -39,8 +39,7 @@ class OAuthBearerServer:
         except ValueError:
             message = identity = None
         if message is None or message["scheme"].lower() != "bearer":
-            self._refusal = Refused("not a message of OAUTHBEARER")
-            return self._refusal
+            return Refused("not a message of OAUTHBEARER")
         presented: str = message["token"]
         if self._verifier.needs_keys(presented):
             return BlockingStep(lambda: self._judged(presented, identity, fetch=True))
@@ -56,7 +55,5 @@ class OAuthBearerServer:
             self._refusal = Refused(verdict.reason, _INVALID_TOKEN)
             return Challenge(_INVALID_TOKEN.encode())
         if identity not in (None, verdict.user):
-            self._refusal = OTHER_IDENTITY
             return OTHER_IDENTITY
-        self._refusal = Refused("a message after the last one")
         return Authenticated(verdict.user, expires_at_ms=verdict.expires_at_ms)

@@ -42,18 +42,13 @@ class ScramServer:
         self._own_nonce = nonce
         self.user: str | None = None
         self._begun: _Begun | None = None
-        self._is_over = False
 
     def step(self, token: bytes) -> Step:
-        if self._is_over:
-            return Refused("a message after the last one")
         try:
             message = token.decode()
-            step = self._first(message) if self._begun is None else self._final(message, self._begun)
+            return self._first(message) if self._begun is None else self._final(message, self._begun)
         except ValueError:
-            step = _MALFORMED
-        self._is_over = not isinstance(step, Challenge)
-        return step
+            return _MALFORMED
 
     def _first(self, message: str) -> Step:
         found = _CLIENT_FIRST.fullmatch(message)

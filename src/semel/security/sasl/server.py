@@ -2,10 +2,11 @@
 
 A mechanism is the state of one exchange: it takes the client's bytes and returns a ``Step``. It does no I/O and does
 not wait. Work that would block an event loop for milliseconds (salting a password, fetching keys) is returned as
-``BlockingStep``, which the caller runs in another thread.
+``BlockingStep``, which the caller runs in another thread. A connection has its mechanism in an ``Exchange``.
 
-The law: a mechanism returns ``Authenticated`` in one place only, and after it, or after ``Refused``, the exchange is
-over. The message of a refusal to the client does not depend on whether the user exists.
+The law: a mechanism returns ``Authenticated`` in one place only. After that, after ``Refused`` and after an exception
+the exchange is over: ``Exchange`` refuses every further message, whatever the mechanism. The message of a refusal to
+the client does not depend on whether the user exists.
 """
 
 from __future__ import annotations
@@ -48,16 +49,19 @@ class Refused:
 class BlockingStep:
     """The step has to be computed by ``run``, in another thread, because it takes long."""
 
-    run: Callable[[], Challenge | Authenticated | Refused] = field(repr=False)
+    run: Callable[[], Result] = field(repr=False)
 
 
-Step: TypeAlias = Challenge | Authenticated | Refused | BlockingStep
+Result: TypeAlias = Challenge | Authenticated | Refused
+Step: TypeAlias = Result | BlockingStep
 
 OTHER_IDENTITY = Refused(
     "it asked for the rights of another user",
     "Authentication failed: Client requested an authorization id that is different from username",
 )
 """The refusal of an authorization id that is not the authenticated user (CVE-2017-12610)."""
+
+_NOT_AWAITED = Refused("a message after the last one")
 
 
 class ServerMechanism(Protocol):
@@ -67,4 +71,32 @@ class ServerMechanism(Protocol):
     """The user name that the client has sent, or ``None`` before that. It is not authenticated."""
 
     def step(self, token: bytes) -> Step:
-        """Return the result of the client's next message. Raises nothing."""
+        """Return the result of the client's next message, after a ``Challenge`` or as the first one. Raises nothing."""
+
+
+class Exchange:
+    """One exchange from its first message to its end, with any mechanism."""
+
+    def __init__(self, mechanism: ServerMechanism) -> None:
+        self._mechanism = mechanism
+        self._awaits_message = True
+
+    @property
+    def user(self) -> str | None:
+        """The user name that the client has sent, or ``None`` before that. It is not authenticated."""
+        return self._mechanism.user
+
+    def step(self, token: bytes) -> Step:
+        """Return the result of the client's next message. It is refused unless it is the first one or answers a
+        challenge."""
+        if not self._awaits_message:
+            return _NOT_AWAITED
+        self._awaits_message = False  # Until the result is a challenge: an exception ends the exchange as well.
+        step = self._mechanism.step(token)
+        if isinstance(step, BlockingStep):
+            return BlockingStep(lambda: self._taken(step.run()))
+        return self._taken(step)
+
+    def _taken(self, result: Result) -> Result:
+        self._awaits_message = isinstance(result, Challenge)
+        return result
