@@ -7,16 +7,15 @@ the end of the ring of sequences. Coordinators send markers twice, late, and aft
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from semel.errors import ErrorCode, KafkaError
 from semel.log.producers.producer_snapshot import ProducerEntry, decode, encode
-from semel.log.producers.producer_state import CompletedTransaction, Duplicate, Pending, ProducerStates
+from semel.log.producers.producer_state import CompletedTransaction, Duplicate, ProducerStates
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker
 from semel.wire.records import CONTROL_BIT, NO_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader
@@ -34,9 +33,9 @@ def batch(producer: int, epoch: int, sequence: int, count: int, *, transactional
     return BatchHeader(0, 49, 0, 2, 0, attributes, count - 1, now_ms, now_ms, producer, epoch, sequence, count)
 
 
-def answer(states: ProducerStates, header: BatchHeader, pending: Pending | None = None) -> Answer:
+def answer(states: ProducerStates, header: BatchHeader) -> Answer:
     try:
-        return states.check(header, pending=pending)
+        return states.check(header)
     except KafkaError as refusal:
         return refusal.code
 
@@ -420,48 +419,3 @@ class ProducerStateMachine(RuleBasedStateMachine):
 
 TestProducerStateMachine = ProducerStateMachine.TestCase
 TestProducerStateMachine.settings = settings(max_examples=100, stateful_step_count=30)
-
-
-BATCHES = st.lists(
-    st.builds(
-        batch,
-        producer=st.sampled_from([1, 2]),
-        epoch=st.sampled_from([0, 0, 0, 1]),
-        sequence=st.integers(0, 12),
-        count=st.integers(1, 3),
-        transactional=st.booleans(),
-        now_ms=st.just(0),
-    ),
-    max_size=12,
-)
-
-
-@settings(max_examples=300)
-@given(appended=BATCHES, request=BATCHES)
-def test_request_of_several_batches_is_judged_as_if_they_came_one_by_one(
-    appended: list[BatchHeader], request: list[BatchHeader]
-) -> None:
-    states = ProducerStates(TopicPartition("orders", 3))
-    end_offset = 0
-    for header in appended:
-        if answer(states, header) is None:
-            states.replay(header._replace(base_offset=end_offset))
-            end_offset += header.last_offset_delta + 1
-    before = by_id(states)
-    one_by_one, pending = deepcopy(states), Pending()
-    for header in request:
-        expected = answer(one_by_one, header)
-        if expected is None:
-            one_by_one.replay(header._replace(base_offset=end_offset))
-            end_offset += header.last_offset_delta + 1
-        elif expected is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            expected = _OUT_OF_ORDER
-        elif isinstance(expected, Duplicate) and answer(states, header) != expected:
-            expected = _OUT_OF_ORDER  # a repetition within the request: its offset is not known yet
-        actual = answer(states, header, pending)
-        if isinstance(actual, Duplicate):
-            # Among several it is known by its offsets even if the batches before it have pushed it out of the window.
-            assert actual == answer(states, header)
-        else:
-            assert actual == expected
-    assert by_id(states) == before

@@ -95,16 +95,6 @@ class ProducerDescription:
     current_transaction_start_offset: int | None
 
 
-class Pending:
-    """Batches of one request that passed ``check`` and are not appended yet: the batches after them are checked as if
-    these were in the log."""
-
-    __slots__ = ("producers",)
-
-    def __init__(self) -> None:
-        self.producers: dict[int, KnownProducer] = {}
-
-
 class FrozenProducers:
     """A copy of the producers of one partition. It never changes, so any thread may read it."""
 
@@ -144,23 +134,17 @@ class ProducerStates:
 
     # Decide
 
-    def check(
-        self, header: BatchHeader, require_zero_first: bool = False, pending: Pending | None = None
-    ) -> Duplicate | None:
+    def check(self, header: BatchHeader, require_zero_first: bool = False) -> Duplicate | None:
         """Check a batch before its append. Returns ``None`` if it may be appended, a ``Duplicate`` if it is in the log
         already. Raises ``KafkaError`` if it is refused.
 
         ``require_zero_first`` is for transactions V2, whose clients begin every epoch at sequence 0: the first batch of
         a producer that is not known here must have sequence 0 (KAFKA-18202).
-
-        ``pending`` is for a request of several batches: an accepted batch is added to it. DUPLICATE_SEQUENCE_NUMBER is
-        then never raised, because the client would take it for the success of the whole request.
         """
         producer_id = header.producer_id
         if producer_id < 0:
             return None
-        appended = self._producers.get(producer_id)
-        producer = appended if pending is None else pending.producers.get(producer_id, appended)
+        producer = self._producers.get(producer_id)
         if producer is None:
             if len(self._producers) >= PRODUCERS_MAX:
                 self._check_reserve(header)
@@ -170,17 +154,11 @@ class ProducerStates:
             if header.producer_epoch != producer.epoch:
                 self._check_new_epoch(header, producer)
             elif header.base_sequence != producer.next_sequence and header.base_sequence != NO_SEQUENCE:
-                if appended is not None and (batch := appended.find(header)) is not None:
+                if (batch := producer.find(header)) is not None:
                     return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp)
-                raise self._out_of_sequence(header, producer, alone=pending is None)
+                raise self._out_of_sequence(header, producer)
             if producer.transaction_first_offset is not None:
                 self._check_open_transaction(header, producer)
-        if pending is not None:
-            expected = KnownProducer(producer_id, header.producer_epoch) if producer is None else producer.copy()
-            expected.append(header)
-            if header.is_transactional and expected.transaction_first_offset is None:
-                expected.transaction_first_offset = header.base_offset
-            pending.producers[producer_id] = expected
         return None
 
     def _check_reserve(self, header: BatchHeader) -> None:
@@ -422,8 +400,8 @@ class ProducerStates:
             f"with a transaction open since offset {producer.transaction_first_offset}; {rule}",
         )
 
-    def _out_of_sequence(self, header: BatchHeader, producer: KnownProducer, *, alone: bool) -> KafkaError:
-        if alone and producer.has_forgotten(header):
+    def _out_of_sequence(self, header: BatchHeader, producer: KnownProducer) -> KafkaError:
+        if producer.has_forgotten(header):
             return KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"sequences {header.base_sequence} to {header.last_sequence} from producer {header.producer_id} epoch "

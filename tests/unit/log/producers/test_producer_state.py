@@ -10,7 +10,6 @@ from semel.log.producers.producer_state import (
     CompletedTransaction,
     Duplicate,
     OpenTransaction,
-    Pending,
     ProducerDescription,
     ProducerStates,
 )
@@ -449,50 +448,6 @@ def test_emptied_batches_tell_epoch_and_sequence_but_open_nothing(partition: Par
     emptied_marker = batch(NO_SEQUENCE, epoch=2, transactional=True, control=True, emptied=True, timestamp=3)
     assert partition.states.replay(emptied_marker) is None
     assert partition.states.describe() == [ProducerDescription(1000, 2, None, 3, None, None)]
-
-
-# Several batches in one request
-
-
-def test_batches_of_one_request_are_judged_as_if_the_earlier_ones_were_appended(partition: Partition) -> None:
-    partition.send(0, 5)
-    before = partition.states.snapshot_entries()
-    pending = Pending()
-    assert partition.states.check(batch(5, 5), pending=pending) is None
-    assert partition.states.check(batch(10, 5), pending=pending) is None
-    assert partition.states.check(batch(0, producer=7, transactional=True), pending=pending) is None
-    with pytest.raises(KafkaError, match=r"sequence 16 after 14 .* expected 15"):
-        partition.states.check(batch(16), pending=pending)
-    with pytest.raises(KafkaError, match="INVALID_TXN_STATE"):
-        partition.states.check(batch(1, producer=7), pending=pending)
-    assert partition.states.snapshot_entries() == before
-
-
-def test_batch_twice_in_one_request_is_out_of_order(partition: Partition) -> None:
-    pending = Pending()
-    partition.states.check(batch(0, 5), pending=pending)
-    with pytest.raises(KafkaError, match="OUT_OF_ORDER"):
-        partition.states.check(batch(0, 5), pending=pending)
-
-
-def test_new_epoch_in_a_request_has_no_duplicates_in_the_old_one(partition: Partition) -> None:
-    partition.send(5, 5)
-    pending = Pending()
-    assert partition.states.check(batch(0, epoch=1), pending=pending) is None
-    with pytest.raises(KafkaError, match=r"sequence 5 after 0 .* expected 1"):
-        partition.states.check(batch(5, 5, epoch=1), pending=pending)
-
-
-def test_duplicate_among_several_batches_is_told_by_its_offsets_or_refused_but_never_as_a_success(
-    partition: Partition,
-) -> None:
-    for sequence in range(6):
-        partition.send(sequence)
-    pending = Pending()
-    assert partition.states.check(batch(6), pending=pending) is None
-    assert partition.states.check(batch(3), pending=pending) == Duplicate(3, 3, 0)
-    with pytest.raises(KafkaError, match="OUT_OF_ORDER"):
-        partition.states.check(batch(0), pending=pending)
 
 
 # Time
