@@ -13,7 +13,7 @@ from semel.blocking import Producer
 from semel.spark import Refused, pipeline
 from semel.testing import Broker
 from tests.spark.jobs import copied, run, source
-from tests.spark.topics import create, fill, values
+from tests.spark.topics import committed, create, fill, values
 
 
 def test_a_batch_read_has_sparks_columns_and_obeys_offsets_and_headers(spark: SparkSession, broker: Broker) -> None:
@@ -133,3 +133,12 @@ def test_a_frame_that_names_no_topic_and_one_without_values_are_refused(
     frame = source(spark, broker).select("value")
     with pytest.raises(ValueError, match="which topic to write to"):
         pipeline(frame, transactional_id="t", servers=broker.bootstrap_servers, checkpoint=str(tmp_path)).start()
+
+
+def test_a_pipeline_reads_an_internal_topic_that_is_named(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    create(broker, "out", "in")
+    fill(broker, "in", range(3))
+    run(copied(source(spark, broker)), broker, tmp_path / "first")
+    frame = source(spark, broker, "__consumer_offsets", kafka__group__id="offsets")
+    run(copied(frame), broker, tmp_path / "second", transactional_id="offsets")
+    assert any(b"jobs" in (record.key or b"") for record in committed(broker, "out"))

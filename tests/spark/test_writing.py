@@ -105,6 +105,12 @@ def test_a_bad_row_stops_the_batch_and_is_named(broker: Broker, owner: Producer,
         partitioned(broker, owner, BAD.slice(row, 1))
 
 
+def test_a_row_for_an_internal_topic_is_a_bad_row(broker: Broker, owner: Producer) -> None:
+    batch = rows({"topic": "__transaction_state", "key": b"k", "value": b"v"})
+    with pytest.raises(BadRow, match="'__transaction_state' is an internal topic, to which only brokers write"):
+        partitioned(broker, owner, batch)
+
+
 def test_bad_rows_go_to_the_dead_letter_topic_with_the_reason(broker: Broker, owner: Producer) -> None:
     result = partitioned(broker, owner, BAD, dead_letter_topic="dead").to_pylist()
     assert [row["topic"] for row in result] == ["out", "dead", "dead", "dead"]

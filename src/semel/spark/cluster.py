@@ -48,6 +48,8 @@ class Topics:
 
     partition_counts: Mapping[str, int]
     missing: tuple[str, ...]
+    internal: frozenset[str] = frozenset()
+    """The topics among those that exist to which only brokers write, such as ``__consumer_offsets``."""
 
 
 class Cluster:
@@ -98,7 +100,7 @@ class Cluster:
     # Topics
 
     def topics(self, names: Iterable[str] | None = None) -> Topics:
-        """Look up these topics, or all topics. Internal topics are left out, and missing topics are not created."""
+        """Look up these topics, or all topics that are not internal. Missing topics are not created."""
         if names is None:
             listed = self._thread.run(self._admin.topics.list())
             return Topics({name: topic.partitions for name, topic in listed.items()}, ())
@@ -106,8 +108,9 @@ class Cluster:
         for error in found.failed.values():
             if isinstance(error, TimedOut):
                 raise error  # A topic counts as missing only if a broker has answered with an error for it.
-        counts = {name: len(topic.partitions) for name, topic in found.succeeded.items() if not topic.is_internal}
-        return Topics(counts, tuple(found.failed))
+        counts = {name: len(topic.partitions) for name, topic in found.succeeded.items()}
+        internal = frozenset(name for name, topic in found.succeeded.items() if topic.is_internal)
+        return Topics(counts, tuple(found.failed), internal)
 
     # Offsets
 

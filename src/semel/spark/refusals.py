@@ -210,6 +210,17 @@ def check_clusters(sources: tuple[SourceOptions, ...], sink: Cluster) -> None:
             )
 
 
+def check_sink_topics(names: Collection[str], cluster: Cluster) -> None:
+    """Raises ``Refused`` if one of the topics to write to does not exist, or if only brokers may write to it."""
+    if not names:
+        return
+    found = cluster.topics(names)
+    if found.missing:
+        raise Refused(f"there is no topic {', '.join(map(repr, found.missing))} to write to: create it first")
+    if found.internal:
+        raise Refused(f"{', '.join(map(repr, sorted(found.internal)))} is an internal topic: only brokers write to it")
+
+
 def check_group_is_free(group_id: str, cluster: Cluster) -> None:
     try:
         members = cluster.member_count(group_id)

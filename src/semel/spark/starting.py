@@ -44,6 +44,7 @@ from semel.spark.refusals import (
     check_group_is_free,
     check_group_is_undivided,
     check_servers,
+    check_sink_topics,
     check_transaction_timeout,
     transaction_too_long,
 )
@@ -157,9 +158,7 @@ class Start:
         self._check_brokers(cluster)
         check_clusters(self.plan.sources, cluster)
         wanted = [name for name in (self.sink.topic, self.sink.dead_letter_topic) if name is not None]
-        missing = cluster.topics(wanted).missing if wanted else ()
-        if missing:
-            raise Refused(f"there is no topic {', '.join(map(repr, missing))} to write to: create it first")
+        check_sink_topics(wanted, cluster)
         for group_id in self.plan.group_ids:
             check_group_is_free(group_id, cluster)
         check_transaction_timeout(self.sink.settings["transaction_timeout_ms"], cluster)

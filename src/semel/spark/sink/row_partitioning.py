@@ -43,6 +43,7 @@ class RowPartitioner:
     def __init__(self, job: WriteJob) -> None:
         self._job = job
         self._counts: dict[str, int] = dict(job.partition_counts)
+        self._internal: set[str] = set()
         config = ProducerConfig.load(dict(job.sink.settings))
         self._size_bytes_max = config.max_request_size - HEADER_SIZE - _RECORD_OVERHEAD_BYTES
 
@@ -75,7 +76,10 @@ class RowPartitioner:
         new = [name for name in wanted if name and name not in self._counts]
         if new:
             with Cluster(**client_settings(self._job.sink.settings)) as cluster:
-                self._counts.update(cluster.topics(new).partition_counts)
+                found = cluster.topics(new)
+            self._internal.update(found.internal)
+            writable = {name: count for name, count in found.partition_counts.items() if name not in found.internal}
+            self._counts.update(writable)
 
     # Rows that cannot be written
 
@@ -86,7 +90,7 @@ class RowPartitioner:
         known = pc.is_in(topics, value_set=pa.array(list(self._counts), pa.string()))
         for row in np.flatnonzero(~known.to_numpy(zero_copy_only=False)):
             name = topics[int(row)].as_py()
-            found[int(row)] = "its topic is null" if name is None else f"there is no topic {name!r}"
+            found[int(row)] = self._why_not(name)
         sizes = _sizes(columns)
         for row in np.flatnonzero(sizes > self._size_bytes_max):
             found.setdefault(
@@ -99,6 +103,14 @@ class RowPartitioner:
                     if not 0 <= partition < self._counts[name]:
                         found[number] = f"partition {partition} of {name!r}, which has {self._counts[name]}"
         return found
+
+    def _why_not(self, topic: str | None) -> str:
+        """Return why rows cannot be written to this topic."""
+        if topic is None:
+            return "its topic is null"
+        if topic in self._internal:
+            return f"{topic!r} is an internal topic, to which only brokers write"
+        return f"there is no topic {topic!r}"
 
     def _divert(self, columns: dict[str, pa.Array], reasons: dict[int, str]) -> None:
         """Change bad rows into records for the dead-letter topic, with the reason as a header and without values that
