@@ -37,6 +37,9 @@ def test_a_sink_with_too_few_partitions_is_named() -> None:
     check_numbers(job, {TopicPartition("in", 1): 5})
     with pytest.raises(BadRow, match=r"in has a partition 2, and out, .* has 2 partitions"):
         check_numbers(job, {TopicPartition("in", 2): 5})
+    gone = WriteJob(sink, ProducerIdentity(1, 0, 2), 0, 0, 1, {})
+    with pytest.raises(BadRow, match="there is no topic 'out' to write to"):
+        check_numbers(gone, {TopicPartition("in", 1): 5})
 
 
 def test_what_a_transform_made_becomes_columns_to_write() -> None:

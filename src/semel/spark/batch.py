@@ -350,7 +350,9 @@ class MicroBatches:
                 f"{refused[0].sink} has left out {len(refused)} rows of this batch for a dead-letter topic, and now "
                 "there is none: set dead_letter_topic as it was"
             )
-        count = self._cluster.topics([topic]).partition_counts[topic]
+        count = self._cluster.topics([topic]).partition_counts.get(topic)
+        if count is None:
+            raise PipelineError(f"the dead-letter topic cannot be written to: there is no topic {topic!r}")
         taken = {row["partition"] for row in written if row["topic"] == topic}
         free = [partition for partition in range(count) if partition not in taken]
         if not free:

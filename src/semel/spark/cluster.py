@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from semel.client.admin.admin import Admin
@@ -25,7 +25,7 @@ from semel.client.config.consumer import ConsumerConfig, IsolationLevel
 from semel.client.drivers.loop_thread import LoopThread
 from semel.client.machine.connection.outages import Outages
 from semel.client.values import OffsetAndMetadata
-from semel.errors import ErrorCode, KafkaError, TimedOut
+from semel.errors import AbortableError, ErrorCode, KafkaError
 from semel.settings import SettingError
 from semel.types import TopicPartition
 
@@ -37,6 +37,7 @@ _FILES: Final = {
     "ssl.truststore.location": "kafka.ssl.truststore.certificates",
     "ssl.keystore.location": "kafka.ssl.keystore.certificate.chain and kafka.ssl.keystore.key",
 }
+_NO_SUCH_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _WAITS: Final = "; waiting for it, up to outage_timeout_ms of the pipeline, outageTimeoutMs of a source"
 _SHARED: Final = ("bootstrap_servers", "security_", "sasl_", "ssl_")
 _OF_ADMIN: Final = frozenset(name.replace(".", "_") for name in ADMIN_SETTINGS)
@@ -50,6 +51,9 @@ class Topics:
     missing: tuple[str, ...]
     internal: frozenset[str] = frozenset()
     """The topics among those that exist to which only brokers write, such as ``__consumer_offsets``."""
+    refused: Mapping[str, KafkaError] = field(default_factory=dict)
+    """The topics of which is not known whether they exist, with the broker's error: this user may not describe them, or
+    the name is not legal."""
 
 
 class Cluster:
@@ -100,17 +104,33 @@ class Cluster:
     # Topics
 
     def topics(self, names: Iterable[str] | None = None) -> Topics:
-        """Look up these topics, or all topics that are not internal. Missing topics are not created."""
+        """Look up these topics, or all topics that are not internal. Missing topics are not created.
+
+        Raises ``AbortableError`` for the first topic that is refused, so ``refused`` of the result is empty.
+        """
         if names is None:
             listed = self._thread.run(self._admin.topics.list())
             return Topics({name: topic.partitions for name, topic in listed.items()}, ())
+        found = self.look_up(names)
+        for error in found.refused.values():
+            raise error
+        return found
+
+    def look_up(self, names: Iterable[str]) -> Topics:
+        """Look up these topics, like ``topics``, but return refused topics with the others."""
         found = self._thread.run(self._admin.topics.describe_many(names))
-        for error in found.failed.values():
-            if isinstance(error, TimedOut):
-                raise error  # A topic counts as missing only if a broker has answered with an error for it.
+        refused: dict[str, KafkaError] = {}
+        missing = []
+        for name, error in found.failed.items():
+            if error.code in _NO_SUCH_TOPIC:
+                missing.append(name)
+            elif isinstance(error, AbortableError):
+                refused[name] = _with_remedy(name, error)
+            else:
+                raise error  # It says nothing about this topic: no broker has answered, or the login was refused.
         counts = {name: len(topic.partitions) for name, topic in found.succeeded.items()}
         internal = frozenset(name for name, topic in found.succeeded.items() if topic.is_internal)
-        return Topics(counts, tuple(found.failed), internal)
+        return Topics(counts, tuple(missing), internal, refused)
 
     # Offsets
 
@@ -167,6 +187,14 @@ class Cluster:
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         found = self.offsets_for_times(dict.fromkeys(partitions, int(spec)))
         return {topic_partition: offset for topic_partition, offset in found.items() if offset is not None}
+
+
+def _with_remedy(topic: str, error: AbortableError) -> AbortableError:
+    if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return error
+    return AbortableError(
+        error.code, f"this user may not describe topic {topic!r}: allow it READ, to read it, or WRITE, to write to it"
+    )
 
 
 # The process id, and the outages of that process: a forked process keeps its own.

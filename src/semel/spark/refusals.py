@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from semel.client.config.common import addresses
-from semel.errors import SemelError
+from semel.errors import AbortableError, SemelError
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Note
 from semel.spark.plan import QueryPlan
@@ -211,10 +211,14 @@ def check_clusters(sources: tuple[SourceOptions, ...], sink: Cluster) -> None:
 
 
 def check_sink_topics(names: Collection[str], cluster: Cluster) -> None:
-    """Raises ``Refused`` if one of the topics to write to does not exist, or if only brokers may write to it."""
+    """Raises ``Refused`` if one of the topics to write to does not exist or may not be described, or if only brokers
+    may write to it."""
     if not names:
         return
-    found = cluster.topics(names)
+    try:
+        found = cluster.topics(names)
+    except AbortableError as error:
+        raise Refused(str(error)) from None
     if found.missing:
         raise Refused(f"there is no topic {', '.join(map(repr, found.missing))} to write to: create it first")
     if found.internal:

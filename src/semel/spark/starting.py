@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from semel.client.config.producer import ProducerConfig
 from semel.client.tracing import spans_of
 from semel.client.values import OffsetAndMetadata
-from semel.errors import ErrorCode, KafkaError, SemelError, TimedOut
+from semel.errors import AbortableError, ErrorCode, KafkaError, SemelError, TimedOut
 from semel.spark.batch import MicroBatches
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.claim import Claim
@@ -334,11 +334,16 @@ class Start:
         }
 
     def _partitions(self, cluster: Cluster) -> list[tuple[SourceOptions, list[TopicPartition]]]:
-        """Return each source with its partitions. Raises ``Refused`` for a topic or partition that does not exist."""
+        """Return each source with its partitions.
+
+        Raises ``Refused`` for a topic or partition that does not exist, or that may not be described.
+        """
         try:
             return [(source, source.subscription.partitions(cluster)) for source in self.plan.sources]
         except LookupError as error:
             raise Refused(f"{error}: create it first") from None
+        except AbortableError as error:
+            raise Refused(str(error)) from None
 
     def _check_servers(self) -> None:
         for servers in {str(one["bootstrap_servers"]) for one in (self.sink.settings, *self._source_settings)}:

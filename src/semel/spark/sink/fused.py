@@ -77,7 +77,9 @@ def write_fused(
 def check_numbers(job: WriteJob, read: Mapping[TopicPartition, int]) -> None:
     topic = job.sink.topic
     assert topic is not None, "check_fused has seen to it"
-    count = job.partition_counts[topic]
+    count = job.partition_counts.get(topic)
+    if count is None:
+        raise BadRow(f"there is no topic {topic!r} to write to")
     for source_topic, number in read:
         if number >= count:
             raise BadRow(

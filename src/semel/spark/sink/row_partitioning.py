@@ -43,7 +43,8 @@ class RowPartitioner:
     def __init__(self, job: WriteJob) -> None:
         self._job = job
         self._counts: dict[str, int] = dict(job.partition_counts)
-        self._internal: set[str] = set()
+        self._unwritable: dict[str, str] = {}
+        """Why rows cannot be written to a topic, for topics that are not just missing."""
         config = ProducerConfig.load(dict(job.sink.settings))
         self._size_bytes_max = config.max_request_size - HEADER_SIZE - _RECORD_OVERHEAD_BYTES
 
@@ -76,8 +77,10 @@ class RowPartitioner:
         new = [name for name in wanted if name and name not in self._counts]
         if new:
             with Cluster(**client_settings(self._job.sink.settings)) as cluster:
-                found = cluster.topics(new)
-            self._internal.update(found.internal)
+                found = cluster.look_up(new)
+            for name in found.internal:
+                self._unwritable[name] = f"{name!r} is an internal topic, to which only brokers write"
+            self._unwritable.update({name: str(error) for name, error in found.refused.items()})
             writable = {name: count for name, count in found.partition_counts.items() if name not in found.internal}
             self._counts.update(writable)
 
@@ -108,15 +111,13 @@ class RowPartitioner:
         """Return why rows cannot be written to this topic."""
         if topic is None:
             return "its topic is null"
-        if topic in self._internal:
-            return f"{topic!r} is an internal topic, to which only brokers write"
-        return f"there is no topic {topic!r}"
+        return self._unwritable.get(topic, f"there is no topic {topic!r}")
 
     def _divert(self, columns: dict[str, pa.Array], reasons: dict[int, str]) -> None:
         """Change bad rows into records for the dead-letter topic, with the reason as a header and without values that
         are too large.
 
-        Raises ``BadRow`` if the pipeline has no dead-letter topic, or if that topic does not exist.
+        Raises ``BadRow`` if the pipeline has no dead-letter topic, or if that topic cannot be written to.
         """
         offsets = columns["offset"].to_pylist() if "offset" in columns else None
         dead_letter_topic = self._job.sink.dead_letter_topic
@@ -126,7 +127,7 @@ class RowPartitioner:
             key = columns["key"][row].as_py()
             raise BadRow(f"a row{at} with key {key!r} cannot be written: {reason}. A dead-letter topic would take it")
         if dead_letter_topic not in self._counts:
-            raise BadRow(f"there is no dead-letter topic {dead_letter_topic!r}")
+            raise BadRow(f"the dead-letter topic cannot be written to: {self._why_not(dead_letter_topic)}")
         topics, values = columns["topic"].to_pylist(), columns["value"].to_pylist()
         headers: list[Any] = columns["headers"].to_pylist()
         sizes = _sizes(columns)

@@ -64,8 +64,11 @@ class Subscription:
         return self.pattern or ",".join([*self.topics, *map(str, self.assigned)])
 
     def partitions(self, cluster: Cluster) -> list[TopicPartition]:
-        """Return the partitions that exist now. Raises ``LookupError`` for a named topic or partition that does not
-        exist."""
+        """Return the partitions that exist now.
+
+        Raises ``LookupError`` for a named topic or partition that does not exist, and ``AbortableError`` for a topic
+        that may not be described or whose name is not legal.
+        """
         if self.pattern is not None:
             pattern = re.compile(self.pattern)
             return _all_of(cluster.topics(), lambda name: pattern.fullmatch(name) is not None)
