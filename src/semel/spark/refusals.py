@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from semel.client.config.common import addresses
-from semel.errors import AbortableError, SemelError
+from semel.errors import AbortableError, SemelError, TimedOut
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Note
 from semel.spark.plan import QueryPlan
@@ -30,6 +30,7 @@ _LONGEST_TRANSACTION: Final = "transaction.max.timeout.ms"
 _PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.2
 _ANSWER_S: Final = 60.0
+_MOVING_S: Final = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +176,37 @@ def check_brokers(
     )
     if not cluster.is_answering(timeout_s):
         raise NoBroker(f"{servers} accepts connections, and does not answer as a broker does: {asked}")
+
+
+def check_twice(look: Callable[[bool], object], *, patience_s: float = _MOVING_S) -> None:
+    """Call ``look`` until it passes, or raises ``Refused`` twice in a row with the same text: then raise that.
+
+    ``look`` reads the checkpoint, then the group's offsets. Once is not enough, because a driver that still runs may
+    change both between the two reads, and the text names what was read. Its argument is whether it is called again. If
+    after ``patience_s`` the text is still another one each time, ``Refused`` says so.
+    """
+    deadline = monotonic() + patience_s
+    refused: Refused | None = None
+    looks = 0
+    while True:
+        looks += 1
+        try:
+            look(looks > 1)
+            return
+        except Refused as error:
+            if refused is not None and str(error) == str(refused):
+                raise
+            if looks > 1 and monotonic() >= deadline:
+                raise Refused(
+                    f"the checkpoint and the group's offsets were looked at {looks} times in {patience_s:g} s, and did "
+                    "not belong together, with other offsets each time: a driver of this pipeline still runs, or "
+                    f"another one commits to the group. Stop it, or start again. The last time: {error}"
+                ) from None
+            if looks > 1:
+                sleep(_PAUSE_S)
+            refused = error
+        except TimedOut as error:
+            raise refused or error from None
 
 
 def transaction_too_long(timeout_ms: int, longest: str = _LONGEST_TRANSACTION) -> Refused:

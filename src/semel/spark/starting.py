@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from semel.client.config.producer import ProducerConfig
 from semel.client.tracing import spans_of
 from semel.client.values import OffsetAndMetadata
-from semel.errors import AbortableError, ErrorCode, KafkaError, SemelError, TimedOut
+from semel.errors import AbortableError, ErrorCode, KafkaError, SemelError
 from semel.spark.batch import MicroBatches
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.claim import Claim
@@ -46,6 +46,7 @@ from semel.spark.refusals import (
     check_servers,
     check_sink_topics,
     check_transaction_timeout,
+    check_twice,
     transaction_too_long,
 )
 from semel.spark.rewinding import (
@@ -252,20 +253,10 @@ class Start:
     def _check_continuation(self, cluster: Cluster, checkpoint: Checkpoint) -> None:
         """Raises ``Refused`` if the checkpoint and the group's offsets do not belong together, twice in a row.
 
-        Once is not enough, because a driver that still runs may change both between the two reads. The first attempt
-        does not wait for an open transaction, which a dead driver may have left: the take-over will abort it.
+        The first attempt does not wait for an open transaction, which a dead driver may have left: the take-over will
+        abort it.
         """
-        refused: Refused | None = None
-        while True:
-            try:
-                self._offsets(cluster, checkpoint, stable=refused is not None)
-                return
-            except Refused as error:
-                if refused is not None and str(error) == str(refused):
-                    raise
-                refused = error
-            except TimedOut as error:
-                raise refused or error from None
+        check_twice(lambda is_second: self._offsets(cluster, checkpoint, stable=is_second))
 
     def _spans(self, tracer_provider: TracerProvider | None) -> Spans | None:
         """Return what makes the spans of batches. They name the group if there is only one."""
