@@ -81,6 +81,10 @@ class Merge:
         keys = _listed(self.keys)
         return f"SELECT {keys} FROM {staging} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
 
+    def named_keys(self, values: Sequence[object]) -> str:
+        """Return the keys of a row for a message, such as ``customer='Ann', window=3``."""
+        return ", ".join(f"{key}={value!r}" for key, value in zip(self.keys, values, strict=True))
+
     def statements(
         self,
         staging: str,

@@ -199,15 +199,16 @@ class Postgres:
         """Move the staged rows into the table. Returns the rows that were left out."""
         # Rows of a task attempt whose result Spark did not use.
         connection.execute(f"DELETE FROM {staging} WHERE {_TASK} <> ALL(%s)", (tasks,))
-        found = connection.execute(f"SELECT count(*) FROM {staging}").fetchone()
-        if found is None or found[0] != row_count:
-            raise SinkError(f"{self.name}: {row_count} rows were staged and {found} are there: the server has crashed")
+        (there,) = connection.execute(f"SELECT count(*) FROM {staging}").fetchone() or (0,)
+        if there != row_count:
+            raise SinkError(f"{self.name}: {row_count} rows were staged and {there} are there: the server has crashed")
         if self._merge.mode == "upsert":
             if not self._diverts and connection.execute(self._merge.null_keys(staging)).fetchone():
                 raise BadRow(f"a row for {self.name} has no value in one of its keys {', '.join(self._merge.keys)}")
             repeated = connection.execute(self._merge.repeated_keys(staging)).fetchone()
             if repeated and self._merge.latest_by is None:
-                raise BadRow(f"a batch for {self.name} has several rows with the keys {repeated}: say latest_by=")
+                keys = self._merge.named_keys(repeated)
+                raise BadRow(f"a batch for {self.name} has several rows with {keys}: say latest_by=")
         table = self._name_of(self._table)
         types = _types_of(connection, table)
         written = self._merge.table_columns([name for name in names if not is_own(name)], types)

@@ -156,7 +156,8 @@ class SQLite:
                 raise BadRow(f"a row for {self.name} has no value in one of its keys {', '.join(self._merge.keys)}")
             repeated = connection.execute(self._merge.repeated_keys(_STAGING)).fetchone()
             if repeated and self._merge.latest_by is None:
-                raise BadRow(f"a batch for {self.name} has several rows with the keys {repeated}: say latest_by=")
+                keys = self._merge.named_keys(repeated)
+                raise BadRow(f"a batch for {self.name} has several rows with {keys}: say latest_by=")
         own = [name for name in names if not is_own(name)]
         written = self._merge.table_columns(own, _columns_of(connection, self._table))
 

@@ -67,7 +67,7 @@ def test_a_row_whose_delete_column_is_true_removes_the_row_of_its_keys(path: Pat
 
 def test_of_several_rows_with_equal_keys_the_latest_counts_and_without_a_rule_none_does(path: Path) -> None:
     batch = rows(("a", "mon", 2), ("a", "mon", 1), extra={"offset": [8, 7]})
-    with pytest.raises(BadRow, match=r"several rows with the keys \('a', 'mon'\): say latest_by="):
+    with pytest.raises(BadRow, match=r"several rows with customer='a', the day='mon': say latest_by="):
         write(path, 0, rows(("a", "mon", 1), ("a", "mon", 2)))
     assert totals(path) == []
     write(path, 0, batch, latest_by="offset")
