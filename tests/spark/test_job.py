@@ -96,6 +96,8 @@ def test_the_sql_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
         ({"chekpoint": "c"}, "there is no entry 'chekpoint'; did you mean checkpoint?"),
         ({"sql_file": "q.sql"}, "set exactly one of sql and sql_file"),
         ({"servers": 9092}, "servers is 9092; it is a text"),
+        ({"attempts": "3"}, "attempts is '3'; it is a whole number"),
+        ({"outage_timeout_ms": True}, "outage_timeout_ms is True; it is a whole number"),
         ({"sources": {}}, "sources names no source"),
         ({"sources": {"rows": "in"}}, r"sources.rows is 'in'; it is a table: \[sources.rows\]"),
         ({"sink": "out"}, r"sink is 'out'; it is a table: \[sink\]"),
@@ -221,6 +223,38 @@ def test_a_check_says_what_would_run_and_touches_nothing_and_a_refusal_is_one_se
     assert main(["pipeline", "check", str(broken)]) == Exit.FAILED
     said = capsys.readouterr().err
     assert "kye" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize(
+    ("sql", "sink", "reason"),
+    [
+        ("SELECT key FROM numbers", 'topic = "out"', "the DataFrame has no column value to write; it has key"),
+        ("SELECT value FROM numbers", "", "say which topic to write to: pipeline(topic=...), or a column topic"),
+        ("SELECT value FROM numbers", 'topic = "out"\nlingr.ms = 5', "did you mean linger"),
+        ("SELECT value FROM numbers", 'topic = "out"\ncompression.type = "zip"', "compression.type"),
+    ],
+)
+def test_a_refusal_is_one_line(
+    spark: SparkSession,
+    broker: Broker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    sql: str,
+    sink: str,
+    reason: str,
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(
+        f'servers = "{broker.bootstrap_servers}"\ntransactional_id = "jobs"\ncheckpoint = "{tmp_path}/c"\n'
+        f'sql = "{sql}"\n[sources.numbers]\nsubscribe = "in"\n[sink]\n{sink}\n'
+    )
+    assert main(["pipeline", command, str(file)]) == Exit.FAILED
+    said = capsys.readouterr().err
+    assert said.startswith("semel: ")
+    assert reason in said
     assert said.count("\n") == 1
 
 

@@ -47,7 +47,8 @@ from semel.spark.sinks.protocol import BatchSink
 from semel.spark.source.options import PREFIX
 
 _REQUIRED: Final = ("servers", "transactional_id", "checkpoint", "sources")
-_OF_PIPELINE: Final = ("output_mode", "trigger", "query_name", "writers", "attempts", "outage_timeout_ms")
+_NUMBERS: Final = ("writers", "attempts", "outage_timeout_ms")
+_OF_PIPELINE: Final = ("output_mode", "trigger", "query_name", *_NUMBERS)
 _KNOWN: Final = (*_REQUIRED, *_OF_PIPELINE, "sql", "sql_file", "client_config", "sink", "also", "spark")
 _SINKS: Final = {"delta": "Delta", "files": "Files", "iceberg": "Iceberg", "postgres": "Postgres", "sqlite": "SQLite"}
 _SERVERS: Final = "kafka.bootstrap.servers"
@@ -125,7 +126,7 @@ class PipelineJob:
                 for name, value in (*shared.items(), *_flat(_table(said, "sink")))
             },
             also=_also(said),
-            options={name: said[name] for name in _OF_PIPELINE if name in said},
+            options=_options(said),
             spark={name: _option(value) for name, value in _flat(_table(said, "spark"))},
         )
 
@@ -157,6 +158,13 @@ class PipelineJob:
             **self.options,
             **self.sink,
         )
+
+
+def _options(said: Mapping[str, Any]) -> dict[str, Any]:
+    for name in _NUMBERS:
+        if not isinstance(said.get(name, 0), int) or isinstance(said.get(name), bool):
+            raise JobError(f"{name} is {said[name]!r}; it is a whole number")
+    return {name: said[name] for name in _OF_PIPELINE if name in said}
 
 
 def _also(said: Mapping[str, Any]) -> list[BatchSink]:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from semel.client.config.producer import ProducerConfig
 from semel.client.machine.producer.partitioner import Partitioner
+from semel.settings import SettingError
 from semel.spark.batch import MicroBatches
 from semel.spark.checkpoint import Checkpoint, JavaCheckpoint, RemoteCheckpoint
 from semel.spark.cluster import Cluster, client_settings
@@ -31,6 +32,7 @@ from semel.spark.refusals import (
     check_protocols,
     check_session,
     check_version,
+    refusing,
 )
 from semel.spark.remote import RemoteBatches, is_remote, plan_of
 from semel.spark.rewinding import Rewind
@@ -137,11 +139,14 @@ class Pipeline:
     also: SideSinks = field(default_factory=SideSinks)
     tracer_provider: TracerProvider | None = None
 
+    @refusing(SettingError)
     def start(self) -> StreamingQuery:
         """Take over the transactional id and the groups, then start the query.
 
-        Raises ``Refused``, with what to set, before anything is changed. The query's progress names sources and sink:
-        see ``PipelineQuery``. With Spark Connect the progress is Spark's own.
+        Raises ``Refused``, with what to set: all checks are made before anything is changed, and those of the
+        checkpoint and the offsets once more after the take-over. Raises ``KafkaError`` for what the brokers refuse, and
+        if they do not answer. The query's progress names sources and sink: see ``PipelineQuery``. With Spark Connect
+        the progress is Spark's own, and so is the error if the server's process refuses the start.
         """
         if is_remote(self.df):
             return self._query(RemoteBatches(self._check_query()), self.checkpoint)
@@ -161,6 +166,7 @@ class Pipeline:
         threading.Thread(target=_close_after, args=(query, batches), name="semel-pipeline", daemon=True).start()
         return query
 
+    @refusing(SettingError)
     def check(self) -> QueryPlan:
         """Check the pipeline as ``start`` does, and return the plan of its query. Nothing is changed.
 
@@ -171,6 +177,7 @@ class Pipeline:
             start.check(cluster, self._opened_checkpoint(start.checkpoint_location))
         return start.plan
 
+    @refusing(SettingError)
     def recover(self, *, is_written: bool | None = None) -> Recovery:
         """Return what is known of a pipeline that does not start because of its checkpoint and its group's offsets.
 
@@ -180,6 +187,7 @@ class Pipeline:
         start = self._located()
         return start.recover(self._opened_checkpoint(start.checkpoint_location), is_written=is_written)
 
+    @refusing(SettingError)
     def rewind(self, to: str, *, is_confirmed: bool = False) -> Rewind:
         """Return what would be read and written again if the pipeline began again at ``to``. With ``is_confirmed`` the
         pipeline is rewound to there.
@@ -216,10 +224,14 @@ class Pipeline:
 
     def _check_query(self) -> Start:
         check_version()
-        plan = plan_of(self.df)
+        with refusing(ValueError):
+            plan = plan_of(self.df)
         check_plan(plan)
         if self._writes_topic:
-            sink_columns(self.df.columns, self.sink)
+            with refusing(ValueError):
+                sink_columns(self.df.columns, self.sink)
+        if self.attempts < 1:
+            raise Refused(f"attempts={self.attempts}; it is at least 1")
         if self.arrow is not None:
             check_fused(self.df, self.sink)
         ProducerConfig.load(self.sink.settings)

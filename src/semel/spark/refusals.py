@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from time import monotonic, sleep
 from typing import Any, Final
 
@@ -41,6 +42,17 @@ class Refused(ValueError):
 
 class NoBroker(Refused):
     """No broker answers at the addresses that were given."""
+
+
+@contextmanager
+def refusing(*errors: type[Exception]) -> Iterator[None]:
+    """Turn these errors, raised within this block or function, into ``Refused`` with the same text."""
+    try:
+        yield
+    except Refused:
+        raise
+    except errors as error:
+        raise Refused(str(error)) from error
 
 
 def check_version(version: str = pyspark.__version__) -> None:
@@ -247,10 +259,8 @@ def check_sink_topics(names: Collection[str], cluster: Cluster) -> None:
     may write to it."""
     if not names:
         return
-    try:
+    with refusing(AbortableError):
         found = cluster.topics(names)
-    except AbortableError as error:
-        raise Refused(str(error)) from None
     if found.missing:
         raise Refused(f"there is no topic {', '.join(map(repr, found.missing))} to write to: create it first")
     if found.internal:

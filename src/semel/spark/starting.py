@@ -47,6 +47,7 @@ from semel.spark.refusals import (
     check_sink_topics,
     check_transaction_timeout,
     check_twice,
+    refusing,
     transaction_too_long,
 )
 from semel.spark.rewinding import (
@@ -215,10 +216,8 @@ class Start:
         ends: dict[SourcePartition, int] = {}
         for source, partitions in self._partitions(cluster):
             group_id = source.group_id or ""
-            try:
+            with refusing(ValueError):
                 found = resolve(target, partitions, cluster, option="the place to rewind to")
-            except ValueError as error:
-                raise Refused(str(error)) from None
             asked = (
                 (targets, found),
                 (begins, cluster.beginning_offsets(partitions)),
@@ -300,7 +299,9 @@ class Start:
                 if SourcePartition(group_id, tp) in committed
             }
             self._check_state_is_there(group_id, [Note.parse(at.metadata) for at in found.values()])
-            for partition, offset in starting_offsets(source, partitions, found, cluster).items():
+            with refusing(ValueError):
+                starts = starting_offsets(source, partitions, found, cluster)
+            for partition, offset in starts.items():
                 sinks = _sinks_noted(found.get(partition))
                 note = Note("", _FIRST_BATCH, offset, sinks, self._owner, self.generation)
                 adopted[SourcePartition(group_id, partition)] = OffsetAndMetadata(offset, str(note))
@@ -330,11 +331,10 @@ class Start:
         Raises ``Refused`` for a topic or partition that does not exist, or that may not be described.
         """
         try:
-            return [(source, source.subscription.partitions(cluster)) for source in self.plan.sources]
+            with refusing(AbortableError):
+                return [(source, source.subscription.partitions(cluster)) for source in self.plan.sources]
         except LookupError as error:
             raise Refused(f"{error}: create it first") from None
-        except AbortableError as error:
-            raise Refused(str(error)) from None
 
     def _check_servers(self) -> None:
         for servers in {str(one["bootstrap_servers"]) for one in (self.sink.settings, *self._source_settings)}:
