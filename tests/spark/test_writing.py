@@ -1,4 +1,4 @@
-"""What tasks do, without Spark around them: placing rows, and writing them under somebody else's transaction."""
+"""What tasks do, without Spark around them: partitioning rows, and writing them under the driver's transaction."""
 
 from __future__ import annotations
 
