@@ -258,6 +258,25 @@ def test_a_refusal_is_one_line(
     assert said.count("\n") == 1
 
 
+def test_what_ends_a_run_is_one_line(
+    spark: SparkSession,
+    broker: Broker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    create(broker, "in", "out")
+    fill(broker, "in", range(2))
+    file = Path(job_file(tmp_path, broker))
+    file.write_text(file.read_text().replace("SELECT key", "SELECT int(7) AS partition, key"))
+    assert main(["pipeline", "run", str(file), "--available-now"]) == Exit.FAILED
+    said = capsys.readouterr().err
+    assert said.startswith("semel: batch 0: a row with key b'key-0' cannot be written: partition 7 of 'out', which has")
+    assert said.count("\n") == 1
+    # Outside of a test, what is logged is on standard error as well.
+    assert [message for message in caplog.messages if "the pipeline 'jobs' stops" in message] == []
+
+
 def test_recover_says_what_is_known_and_what_either_answer_means_and_sets_the_offsets_when_told(
     spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -189,7 +189,7 @@ def _run(options: argparse.Namespace) -> int:
         query = pipeline.start()
         last = -1
         ended = False
-        with interruptible() as interruption:
+        with _without_stop_line(), interruptible() as interruption:
             while not (ended or interruption.was_signalled):
                 ended = bool(query.awaitTermination(_LOOK_S))
                 batches = [batch for batch in query.recentProgress if batch["batchId"] > last]
@@ -246,6 +246,21 @@ def _silence(spark: SparkSession) -> None:
 
     spark.sparkContext.setLogLevel("OFF")
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+
+
+@contextmanager
+def _without_stop_line() -> Iterator[None]:
+    """Leave out the line that a pipeline logs when it stops: the command ends with the same line."""
+    logger = logging.getLogger("semel.spark.batch")
+
+    def is_kept(record: logging.LogRecord) -> bool:
+        return record.levelno < logging.ERROR
+
+    logger.addFilter(is_kept)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_kept)
 
 
 def _read_by(source: Any) -> str:
