@@ -5,6 +5,9 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +17,7 @@ from semel.blocking import Consumer
 from semel.spark.cluster import Cluster
 from semel.spark.plan import QueryPlan
 from semel.spark.refusals import (
+    NoBroker,
     Refused,
     check_clusters,
     check_group_is_free,
@@ -26,7 +30,7 @@ from semel.spark.refusals import (
 from semel.spark.source.options import SourceOptions
 from semel.testing import Broker
 from tests.spark.topics import create, fill
-from tools.patience import PATIENCE_MS
+from tools.patience import PATIENCE_MS, PATIENCE_S
 
 SOURCE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "in", "kafka.group.id": "jobs"}
 
@@ -141,3 +145,26 @@ def test_servers_at_which_nothing_listens_are_said_with_the_reason_of_each() -> 
         check_servers(f"127.0.0.1:{port}, 127.0.0.1:{open_port}", patience_s=0)
         with pytest.raises(Refused, match=rf"no broker can be reached \(127\.0\.0\.1:{port}: Connection refused"):
             check_servers(f"127.0.0.1:{port}", patience_s=0)
+
+
+@contextmanager
+def silent() -> Iterator[int]:
+    """A port of this machine at which connections are neither accepted nor refused, as behind a firewall."""
+    with socket.create_server(("", 0), backlog=0) as listening, ExitStack() as waiting:
+        port = listening.getsockname()[1]
+        with suppress(TimeoutError):
+            while True:
+                waiting.enter_context(socket.create_connection(("127.0.0.1", port), timeout=1))
+        yield port
+
+
+def test_a_name_with_many_addresses_at_which_nothing_answers_takes_no_longer_than_one() -> None:
+    with silent() as port:
+        begun = monotonic()
+        with pytest.raises(NoBroker, match="no broker can be reached \\(kafka:9092: timed out\\)"):
+            check_servers(
+                "kafka:9092",
+                patience_s=2,
+                resolve=lambda host, _: [(socket.AF_INET, (f"127.0.0.{number}", port)) for number in range(1, 101)],
+            )
+        assert monotonic() - begun < PATIENCE_S

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyspark
 from pyspark.errors import PySparkException
@@ -34,6 +34,15 @@ _ANSWER_S: Final = 60.0
 _MOVING_S: Final = 30.0
 
 log = logging.getLogger(__name__)
+
+SocketAddress: TypeAlias = tuple[int, Any]
+"""An address family, and an address of that family."""
+Resolve: TypeAlias = Callable[[str, int], Sequence[SocketAddress]]
+"""A function that returns the addresses of a host and a port."""
+
+
+def _resolved(host: str, port: int) -> list[SocketAddress]:
+    return [(found[0], found[4]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 class Refused(ValueError):
@@ -150,8 +159,11 @@ def longest_transaction_ms(cluster: Cluster) -> int | None:
     return None if found is None else int(found)
 
 
-def check_servers(servers: str, *, patience_s: float = _PATIENCE_S) -> None:
-    """Raises ``NoBroker`` if none of the addresses accepts a connection: they are wrong, or no broker runs."""
+def check_servers(servers: str, *, patience_s: float = _PATIENCE_S, resolve: Resolve = _resolved) -> None:
+    """Raises ``NoBroker`` if none of the addresses accepts a connection: they are wrong, or no broker runs.
+
+    ``patience_s`` is for all addresses together, and does not count the time in which names are resolved.
+    """
     deadline = monotonic() + patience_s
     wanted = addresses([server.strip() for server in servers.split(",")])
     while True:
@@ -159,13 +171,28 @@ def check_servers(servers: str, *, patience_s: float = _PATIENCE_S) -> None:
         for host, port in wanted:
             try:
                 timeout_s = max((deadline - monotonic()) / len(wanted), _PAUSE_S)
-                socket.create_connection((host, port), timeout=timeout_s).close()
+                _connect(resolve(host, port), timeout_s)
                 return
             except OSError as error:
                 failures.append(f"{host}:{port}: {error.strerror or error}")
         if monotonic() >= deadline:
             raise NoBroker(f"no broker can be reached ({'; '.join(failures)}): is kafka.bootstrap.servers right?")
         sleep(_PAUSE_S)
+
+
+def _connect(addresses_of_host: Sequence[SocketAddress], timeout_s: float) -> None:
+    """Connect to one of the addresses of a host, within this time for all of them: a name may have many, and behind a
+    firewall none of them answers. Raises ``OSError``."""
+    error = OSError("the name has no address")
+    for family, address in addresses_of_host:
+        with socket.socket(family, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout_s / len(addresses_of_host))
+            try:
+                connection.connect(address)
+                return
+            except OSError as failure:
+                error = failure
+    raise error
 
 
 def check_brokers(
