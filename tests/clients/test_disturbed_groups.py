@@ -266,7 +266,7 @@ def is_no_common_assignor(error: str) -> bool:
 
 
 def test_what_a_member_tells_is_understood() -> None:
-    told = MemberReports()
+    reports = MemberReports()
     for line in (
         "assigned 0 1 2\n",
         "read 0:5 2:7\n",
@@ -275,8 +275,8 @@ def test_what_a_member_tells_is_understood() -> None:
         "committed 0:7 2:8\n",
         "error X y\n",
     ):
-        told.hear(line)
-    assert told == MemberReports({0, 2}, [{1}], [(0, 5), (2, 7)], {0: 7, 2: 8}, ["X y"])
+        reports.add_line(line)
+    assert reports == MemberReports({0, 2}, [{1}], [(0, 5), (2, 7)], {0: 7, 2: 8}, ["X y"])
 
 
 def test_offsets_that_go_back_or_behind_what_was_acknowledged_are_told() -> None:

@@ -16,7 +16,7 @@ from semel.spark.cluster import Cluster
 from semel.spark.plan import QueryPlan
 from semel.spark.refusals import Refused, check_sink_topics
 from semel.spark.sink.row_partitioning import BadRow, RowPartitioner
-from semel.spark.sink.sink import Sink, WriteJob, nothing_reached
+from semel.spark.sink.sink import Sink, WriteJob, no_step_hook
 from semel.spark.source.options import SourceOptions, Subscription
 from semel.spark.source.reading import read_splits
 from semel.spark.source.splits import Split
@@ -108,7 +108,7 @@ def test_a_start_refuses_a_source_whose_topic_may_not_be_described(secured: Brok
     source = SourceOptions.parse({**options, "subscribe": "secret", "kafka.group.id": "jobs"}, is_streaming=True)
     plan = QueryPlan((source,), (), is_stateful=False)
     sink = Sink(
-        {**security, "transactional_id": "jobs", "transaction_timeout_ms": 1_000}, "in", None, None, nothing_reached
+        {**security, "transactional_id": "jobs", "transaction_timeout_ms": 1_000}, "in", None, None, no_step_hook
     )
     start = Start(plan, sink, "nowhere", ["value"], 1, None, 1)
     with Cluster(**security) as cluster, pytest.raises(Refused, match="may not describe topic 'secret'"):
@@ -117,7 +117,7 @@ def test_a_start_refuses_a_source_whose_topic_may_not_be_described(secured: Brok
 
 def test_a_row_for_a_topic_that_may_not_be_described_says_so(secured: Broker) -> None:
     settings = {"bootstrap_servers": secured.bootstrap_servers, "transactional_id": "jobs"}
-    sink = Sink({**settings, **secured.client_security_of("job")}, None, None, None, nothing_reached)
+    sink = Sink({**settings, **secured.client_security_of("job")}, None, None, None, no_step_hook)
     job = WriteJob(sink, ProducerIdentity(1, 0, 2), 0, 0, 1, {})
     row = {"topic": ["secret"], "key": [b"k"], "value": [b"v"], "task": [1]}
     with pytest.raises(BadRow, match="cannot be written: TOPIC_AUTHORIZATION_FAILED: this user may not describe"):
