@@ -153,7 +153,7 @@ OF_A_PRODUCER: dict[str, Plant] = {
     "answered": in_machine("_returned", "_sender"),
     "tell": telling,
     "place": in_machine("append", "_accumulator"),
-    "pour": in_machine("append_built", "_accumulator"),
+    "place bulk": in_machine("append_built", "_accumulator"),
     "metadata": in_machine("poll", "_metadata"),
 }
 

@@ -119,8 +119,8 @@ def test_a_producer_that_fails_inside_fails_everything(
             plant(planted)  # In the futures of what is sent next.
         waited_for = await waited_for_by(producer)
         plant(planted)
-        if step == "pour":
-            waited_for.append(producer.send_many(TOPIC, [b"v"]))  # The first is poured already.
+        if step == "place bulk":
+            waited_for.append(producer.send_many(TOPIC, [b"v"]))  # The first is placed already.
         if step in NEEDS_A_LOSS:
             await asyncio.sleep(0.001)
             await bench.lose_connections()

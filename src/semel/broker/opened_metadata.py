@@ -65,7 +65,7 @@ async def open_own_metadata(
     properties = logs.acquire(own, in_metadata=lambda: identity_in(disk, path, node_id=config.node_id))
     _check_node_id(properties, logs, config)
     worker = make_worker("semel-metadata")
-    store = EmbeddedStore.open(disk, path, worker, give_room=logs.release_reserve)
+    store = EmbeddedStore.open(disk, path, worker, release_reserve=logs.release_reserve)
     closers += [store.abandon, worker.kill]
     cluster = await ClusterMetadata.load(store, new_cluster_id=lambda: properties.cluster_id)
     if cluster.image.cluster_id != properties.cluster_id:

@@ -35,7 +35,7 @@ class Visit:
     form: Mapping[str, str] = field(default_factory=dict)
 
     def number(self, name: str) -> int | None:
-        """Return a number of the query; ``None`` if it is absent. Raises InvalidRequest if it is no number."""
+        """Return a number of the query; ``None`` if it is absent. Raises ``InvalidRequest`` if it is no number."""
         text = self.query.get(name, "").strip()
         if not text:
             return None
@@ -44,7 +44,7 @@ class Visit:
         return int(text)
 
     def name(self, parameter: str) -> str:
-        """Return a parameter of the query. Raises InvalidRequest if it is absent."""
+        """Return a parameter of the query. Raises ``InvalidRequest`` if it is absent."""
         if parameter not in self.query:
             raise InvalidRequest(f"this address lacks its {parameter}")
         return self.query[parameter]

@@ -28,7 +28,7 @@ NO_BATCH: Final = str(Note("", -1, begin=0))
 STEPS: Final = ("planned", "written", "written, and its offsets are sent", "committed")
 RUNS, SKIPS, DONE = "runs", "skips", "done"
 
-_PLACE: Final = SourcePartition(GROUP, INPUT)
+_PARTITION: Final = SourcePartition(GROUP, INPUT)
 _QUERY: Final = "query-1"
 _ID: Final = "totals-pipeline"
 _CLIENT: Final = "driver"
@@ -41,7 +41,7 @@ def main(servers: str, first: str, last: str, kind: str) -> int:
         if kind == "transaction":
             producer = stack.enter_context(Producer(bootstrap_servers=servers, client_id=_CLIENT, transactional_id=_ID))
         for number in range(int(first), int(last) + 1):
-            batch = Batch(_QUERY, number, {_PLACE: number}, {_PLACE: number + 1})
+            batch = Batch(_QUERY, number, {_PARTITION: number}, {_PARTITION: number + 1})
             listed = admin.groups.list_offsets(GROUP, require_stable=True)
             decision = decide(batch, {SourcePartition(GROUP, partition): at for partition, at in listed.items()})
             is_run = isinstance(decision, Run)

@@ -46,7 +46,7 @@ class EmbeddedStore:
         contents: Contents,
         worker: Worker,
         rewrite_size_bytes_min: int,
-        give_room: Callable[[], bool],
+        release_reserve: Callable[[], bool],
     ) -> None:
         self._disk = disk
         self._path = path
@@ -57,7 +57,7 @@ class EmbeddedStore:
         self._sequence = contents.sequence
         self._rewrite_size_bytes_min = rewrite_size_bytes_min
         self._rewrite_at_bytes = rewrite_size_bytes_min
-        self._give_room = give_room
+        self._release_reserve = release_reserve
         self._queue: deque[tuple[tuple[Operation, ...], _Answer]] = deque()
         self._writing = False
         self._failure: str | None = None
@@ -72,15 +72,15 @@ class EmbeddedStore:
         worker: Worker,
         *,
         rewrite_size_bytes_min: int = REWRITE_SIZE_BYTES_MIN,
-        give_room: Callable[[], bool] = lambda: False,
+        release_reserve: Callable[[], bool] = lambda: False,
     ) -> EmbeddedStore:
         """Load the files, making the one that is behind or damaged equal to the other, or begin empty ones.
 
-        ``give_room`` is called when the disk is full, and returns whether to try once more: deleting a topic must be
-        possible then. Blocks; raises ``StorageError`` if acknowledged changes may be lost.
+        ``release_reserve`` is called when the disk is full, and returns whether to try once more: deleting a topic must
+        be possible then. Blocks; raises ``StorageError`` if acknowledged changes may be lost.
         """
         files, contents = open_files(disk, path)
-        return cls(disk, path, files, contents, worker, rewrite_size_bytes_min, give_room)
+        return cls(disk, path, files, contents, worker, rewrite_size_bytes_min, release_reserve)
 
     async def get(self, path: str) -> Versioned | None:
         return self._values.get(path) or self._ephemeral.get(path)
@@ -164,7 +164,7 @@ class EmbeddedStore:
             self._worker.run(lambda: append_to_both(first, second, data), done)
 
         def written_at_first(result: BaseException | None) -> None:
-            if isinstance(result, NoRoom) and self._give_room():
+            if isinstance(result, NoRoom) and self._release_reserve():
                 write(written)
             else:
                 written(result)

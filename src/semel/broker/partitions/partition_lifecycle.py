@@ -298,7 +298,7 @@ class PartitionLifecycle:
         """Lead the partition under its leader epoch, or follow its leader, as ``state`` says."""
         node, replicas = self._node, self._node.replicas
         if replicas is not None and replicas.is_changing(log.topic_partition):
-            # Its log is being truncated. ``_has_changed`` leads or follows it after that.
+            # Its log is being truncated. ``_has_changed`` leads or follows the partition after that.
             replicas.unfollow(log.topic_partition)
             return
         if self._leads(state):

@@ -66,7 +66,7 @@ class FollowerSessions:
         node.partitions.on_add.append(self._term_begins)
 
     def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
-        """Serve a follower's Fetch. Returns the response, or None if it is sent later, when there is data."""
+        """Serve a follower's Fetch. Returns the response, or None if it is sent once there is something to send."""
         state = message.replica_state
         registered = None if state.replica_id is None else self._node.image.brokers.get(state.replica_id)
         if state.replica_id is None or (registered is not None and state.replica_epoch < registered.epoch):
