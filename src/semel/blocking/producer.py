@@ -16,7 +16,7 @@ from semel.blocking.docs import copy_docstrings
 from semel.client.arguments import HeadersLike
 from semel.client.dead_letters import Processing, Raised
 from semel.client.drivers.loop_thread import LoopThread
-from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
+from semel.client.hooks import Hooks, OnAcknowledgement, OnSend, SendManyArguments, Serializer
 from semel.client.machine.producer.bulk import Bulk
 from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.offsets import GroupLike, OffsetsLike
@@ -141,7 +141,7 @@ class Producer:
         written = producer.send_many("orders", values, keys).result()
         print(written.record_count)
         """
-        lists = Lists(values, keys, partition, headers, timestamps)
+        lists = SendManyArguments(values, keys, partition, headers, timestamps)
         return self._send_bulk(self._send_queue.bulk_of_lists(topic, lists, "send_many"))
 
     def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> Future[BulkMetadata]:

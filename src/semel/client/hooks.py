@@ -30,7 +30,7 @@ OnAcknowledgement: TypeAlias = Callable[[RecordMetadata | BulkMetadata | None, E
 """Called with where a record, or a bulk of them, was written; or with the error."""
 
 
-class Lists(NamedTuple):
+class SendManyArguments(NamedTuple):
     """The arguments of ``send_many``."""
 
     values: Iterable[Any]
@@ -61,7 +61,7 @@ class Hooks:
             key=_serialized(self.key_serializer, record.key), value=_serialized(self.value_serializer, record.value)
         )
 
-    def prepare_many(self, topic: str, lists: Lists) -> Lists:
+    def prepare_many(self, topic: str, lists: SendManyArguments) -> SendManyArguments:
         """Return lists as they are to be sent. They stay columns unless ``on_send`` has to see records."""
         if self.on_send is not None:
             lists = self._shown(topic, lists)
@@ -81,7 +81,7 @@ class Hooks:
     def acknowledging(self, delivery: Delivery) -> Delivery:
         return delivery if self.on_acknowledgement is None else Acknowledging(delivery, self.on_acknowledgement)
 
-    def _shown(self, topic: str, lists: Lists) -> Lists:
+    def _shown(self, topic: str, lists: SendManyArguments) -> SendManyArguments:
         assert self.on_send is not None
         values = list(lists.values)
         shown: list[ProducerRecord] = []
@@ -98,7 +98,7 @@ class Hooks:
             if record.topic != topic:
                 raise ValueError(f"on_send moved a record from {topic} to {record.topic}: send_many sends to one topic")
             shown.append(record)
-        return Lists(
+        return SendManyArguments(
             values=[record.value for record in shown],
             keys=[record.key for record in shown],
             partition=[record.partition for record in shown],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from semel.client.arguments import HeadersLike
 from semel.client.dead_letters import Processing, Raised
-from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
+from semel.client.hooks import Hooks, OnAcknowledgement, OnSend, SendManyArguments, Serializer
 from semel.client.machine.producer.bulk import Bulk
 from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.offsets import GroupLike, OffsetsLike
@@ -149,7 +149,7 @@ class Producer:
         or ``timestamps`` is used for all records. They are sent as the buffer has room; what is sent meanwhile waits
         behind them. If a record fails, the future fails, and its error says how many were written.
         """
-        lists = Lists(values, keys, partition, headers, timestamps)
+        lists = SendManyArguments(values, keys, partition, headers, timestamps)
         return self._send_bulk(self._send_queue.bulk_of_lists(topic, lists, "send_many"))
 
     def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> asyncio.Future[BulkMetadata]:

@@ -11,7 +11,7 @@ from semel.client.arguments import HeadersLike, as_bytes, as_headers, as_partiti
 from semel.client.arrow_extra import arrow_module
 from semel.client.config.producer import ProducerConfig
 from semel.client.deliveries import BatchDelivery, BulkDelivery, Delivery
-from semel.client.hooks import Acknowledging, Hooks, Lists
+from semel.client.hooks import Acknowledging, Hooks, SendManyArguments
 from semel.client.machine.producer.bulk import Bulk
 from semel.client.machine.producer.producer import ProducerMachine
 from semel.client.values import BulkMetadata, ProducerRecord
@@ -170,7 +170,7 @@ class SendQueue:
         told = BulkDelivery(delivery, bulk.topic, bulk.record_count)
         self._machine.add_bulk(bulk, told, self._clock.monotonic_ms())
 
-    def bulk_of_lists(self, topic: str, lists: Lists, call: str) -> Bulk:
+    def bulk_of_lists(self, topic: str, lists: SendManyArguments, call: str) -> Bulk:
         """Return what ``send_many`` sends. This takes its time, so the guard must not be held."""
         module = arrow_module("bulk", call)
         now_ms = self._clock.now_ms()
@@ -181,7 +181,7 @@ class SendQueue:
         bulk: Bulk = module.ArrowBulk(topic, rows, self._config)
         return bulk
 
-    def _with_context(self, lists: Lists, spans: Spans) -> Lists:
+    def _with_context(self, lists: SendManyArguments, spans: Spans) -> SendManyArguments:
         """Add the current tracing context to all records: a span for each would cost more than everything else."""
         context = spans.injected(())
         if not context:

@@ -12,7 +12,7 @@ from semel.client.config.admin import AdminConfig
 from semel.client.drivers.driver import Driver
 from semel.client.drivers.runtime import ClientRuntime
 from semel.client.machine.admin.admin import AdminMachine
-from semel.client.machine.admin.ask import AnyBroker, Ask, Node, outcome
+from semel.client.machine.admin.ask import AnyBroker, Ask, NodeTarget, outcome
 from semel.clock import Clock
 from semel.net.network import Network
 from semel.wire.apis import ApiKey
@@ -104,8 +104,8 @@ class AdminCallRequests:
         return (await self.many(ask, brokers)).all()
 
 
-def this_broker(broker_id: int) -> Node:
-    return Node(broker_id)
+def this_broker(broker_id: int) -> NodeTarget:
+    return NodeTarget(broker_id)
 
 
 def named_broker(broker_id: int) -> str:

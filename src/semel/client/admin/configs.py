@@ -10,7 +10,7 @@ from typing import Final
 from semel.client.admin.admin_requests import AdminRequests
 from semel.client.admin.results import Results
 from semel.client.config.common import as_text
-from semel.client.machine.admin.ask import AnyBroker, Ask, Controller, Node, Target, outcome
+from semel.client.machine.admin.ask import AnyBroker, Ask, Controller, NodeTarget, Target, outcome
 from semel.wire.apis import ApiKey
 from semel.wire.codes import ConfigSource
 from semel.wire.messages.describe_configs import (
@@ -156,11 +156,11 @@ class Configs:
 
 
 def _described_by(resource: ConfigResource) -> Target:
-    return AnyBroker() if resource.broker_id is None else Node(resource.broker_id)
+    return AnyBroker() if resource.broker_id is None else NodeTarget(resource.broker_id)
 
 
 def _altered_by(resource: ConfigResource) -> Target:
-    return Controller() if resource.broker_id is None else Node(resource.broker_id)
+    return Controller() if resource.broker_id is None else NodeTarget(resource.broker_id)
 
 
 def _describe(include_documentation: bool) -> Ask[ConfigResource, dict[str, ConfigEntry]]:

@@ -21,7 +21,7 @@ from semel.client.arrow.varints import Int64s
 from semel.client.config.producer import ProducerConfig
 from semel.client.machine.connection.cluster_view import TopicView
 from semel.client.machine.producer.admission import HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES
-from semel.client.machine.producer.bulk import Piece
+from semel.client.machine.producer.bulk import BulkBatch
 from semel.client.machine.producer.partitioner import Partitioning, StickyPartition
 from semel.types import INT32_MAX
 
@@ -74,18 +74,18 @@ class ArrowBulk:
         self._shares = list(self._share_out(chosen))
         return None
 
-    def take(self, size_bytes: int) -> list[Piece]:
-        """Return pieces of all partitions in turn, because a request has one batch of each."""
-        pieces: list[Piece] = []
+    def take(self, size_bytes: int) -> list[BulkBatch]:
+        """Return batches of all partitions in turn, because a request has one batch of each."""
+        batches: list[BulkBatch] = []
         for_each = size_bytes // max(len(self._shares), 1)
         while size_bytes > for_each // 2 and self._shares:
             share = self._shares[self._turn % len(self._shares)]
-            size_bytes -= share.encode_next(pieces, for_each)
+            size_bytes -= share.encode_next(batches, for_each)
             if share.is_over:
                 self._shares.remove(share)
             else:
                 self._turn += 1
-        return pieces
+        return batches
 
     def _all_stick(self, partitioning: Partitioning) -> bool:
         """Whether all records go to sticky partitions, so that nothing has to be looked up for any of them."""
@@ -167,15 +167,15 @@ class _Share:
     def is_over(self) -> bool:
         return self._row == len(self._ends)
 
-    def encode_next(self, pieces: list[Piece], size_bytes: int) -> int:
+    def encode_next(self, batches: list[BulkBatch], size_bytes: int) -> int:
         """Add whole batches of about this size, one at least. Returns the size of their records."""
         first, before = self._row, self._taken_bytes
         if self._window is not None:
-            self._encode_window(self._window, pieces, size_bytes)
+            self._encode_window(self._window, batches, size_bytes)
         wanted = self._window_bytes
         while self._row == first:
             self._window = self._open_window(wanted)
-            self._encode_window(self._window, pieces, size_bytes)
+            self._encode_window(self._window, batches, size_bytes)
             wanted *= 2  # All of these records fit into one batch, and more may.
         return self._taken_bytes - before
 
@@ -195,9 +195,9 @@ class _Share:
             is_transactional=self._config.transactional_id is not None,
         )
 
-    def _encode_window(self, window: Encoder, pieces: list[Piece], size_bytes: int) -> None:
+    def _encode_window(self, window: Encoder, batches: list[BulkBatch], size_bytes: int) -> None:
         for batch in window.take(size_bytes, more_follow=self._window_end < len(self._ends)):
-            pieces.append(Piece(self._partition, batch.records, batch.record_count))
+            batches.append(BulkBatch(self._partition, batch.records, batch.record_count))
             self._row += batch.record_count
 
 

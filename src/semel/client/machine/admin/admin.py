@@ -18,9 +18,9 @@ from semel.client.machine.admin.ask import (
     AnyBroker,
     Ask,
     Controller,
-    Coordinator,
+    CoordinatorTarget,
     Leader,
-    Node,
+    NodeTarget,
     Refusal,
     Target,
     is_authoritative,
@@ -29,7 +29,7 @@ from semel.client.machine.connection.actions import Action
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connected import ConnectedMachine
 from semel.client.machine.connection.connections import DATA, Connections, Route
-from semel.client.machine.connection.coordinators import CoordinatorKey, Coordinators
+from semel.client.machine.connection.coordinators import CoordinatorKey, CoordinatorLookup
 from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.promise import Promise
 from semel.client.machine.connection.retry import Retry
@@ -73,7 +73,7 @@ class AdminMachine(ConnectedMachine):
         self._config = config
         self._retry = Retry.of(config.client, random)
         self._metadata = Metadata(config.client, self._connections, random, lane=DATA, may_create_topics=False)
-        self._coordinators = Coordinators(config.client, self._connections, self._metadata, random, lane=DATA)
+        self._coordinators = CoordinatorLookup(config.client, self._connections, self._metadata, random, lane=DATA)
         self._admin_calls: list[AdminCall[Any, Any]] = []
         self._closed = False
 
@@ -199,12 +199,12 @@ class AdminMachine(ConnectedMachine):
                 return self._connections.least_loaded(now_ms) or "no broker could be connected to"
             case Controller():
                 return self._to(view.controller, "the controller", now_ms)
-            case Coordinator():
+            case CoordinatorTarget():
                 route = self._coordinators.route(target.key, now_ms)
                 return route or f"the coordinator of {target.key.name!r} is not known or not connected to"
             case Leader():
                 return self._leader(target.topic_partition, now_ms)
-            case Node():
+            case NodeTarget():
                 if target.node_id in view.brokers or self._metadata.updates == 0:
                     return self._to(target.node_id, f"broker {target.node_id}", now_ms)
                 known = ", ".join(map(str, sorted(view.brokers)))
@@ -254,9 +254,9 @@ class AdminMachine(ConnectedMachine):
     def _refused(self, admin_call: AdminCall[Any, Any], key: Any, item: Item, refusal: Refusal, now_ms: float) -> None:
         target = admin_call.ask.target(key)
         code = refusal.code
-        if code in _WRONG_COORDINATOR and isinstance(target, Coordinator):
+        if code in _WRONG_COORDINATOR and isinstance(target, CoordinatorTarget):
             self._coordinators.forget(target.key)
-        if code in _WRONG_VIEW and isinstance(target, Leader | Controller | Node):
+        if code in _WRONG_VIEW and isinstance(target, Leader | Controller | NodeTarget):
             item.outdated_at = self._metadata.updates
         if code in _DOES_NOT_EXIST and not is_authoritative(target):
             item.not_found_count += 1
@@ -277,11 +277,11 @@ class AdminMachine(ConnectedMachine):
                 item.is_sent, item.was_lost, item.why = False, True, reason
                 item.retry = item.retry.failed(now_ms)
                 target = admin_call.ask.target(key)
-                if isinstance(target, Coordinator):
+                if isinstance(target, CoordinatorTarget):
                     self._coordinators.forget(target.key)
 
     def _no_coordinator(self, key: CoordinatorKey, error: KafkaError) -> None:
         for admin_call in self._admin_calls:
             for item_key in tuple(admin_call.open):
-                if admin_call.ask.target(item_key) == Coordinator(key):
+                if admin_call.ask.target(item_key) == CoordinatorTarget(key):
                     admin_call.refused(item_key, error.code, error.message)

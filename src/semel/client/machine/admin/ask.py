@@ -35,26 +35,28 @@ class Leader:
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinator:
+class CoordinatorTarget:
+    """The coordinator of a group or of a transactional id."""
+
     key: CoordinatorKey
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeTarget:
     """One broker, by its id."""
 
     node_id: int
 
 
-Target: TypeAlias = AnyBroker | Controller | Leader | Coordinator | Node
+Target: TypeAlias = AnyBroker | Controller | Leader | CoordinatorTarget | NodeTarget
 
 
-def coordinator_of_group(group_id: str) -> Coordinator:
-    return Coordinator(CoordinatorKey(CoordinatorType.GROUP, group_id))
+def coordinator_of_group(group_id: str) -> CoordinatorTarget:
+    return CoordinatorTarget(CoordinatorKey(CoordinatorType.GROUP, group_id))
 
 
-def coordinator_of_transaction(transactional_id: str) -> Coordinator:
-    return Coordinator(CoordinatorKey(CoordinatorType.TRANSACTION, transactional_id))
+def coordinator_of_transaction(transactional_id: str) -> CoordinatorTarget:
+    return CoordinatorTarget(CoordinatorKey(CoordinatorType.TRANSACTION, transactional_id))
 
 
 class Refusal(NamedTuple):

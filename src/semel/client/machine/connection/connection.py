@@ -41,7 +41,7 @@ class ConnectionState(Enum):
     READY = "ready"
 
 
-class Connection:
+class BrokerConnection:
     """The state of one connection. It does no I/O: its methods return the bytes to send."""
 
     def __init__(self, number: int, address: Address, client_id: str, software_version: str) -> None:

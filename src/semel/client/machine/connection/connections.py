@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from semel.client.config.common import Address, ClientConfig
 from semel.client.machine.connection.actions import Action, Connect, Disconnect, FetchToken, Send
 from semel.client.machine.connection.calls import Call
-from semel.client.machine.connection.connection import Connection, ConnectionState
+from semel.client.machine.connection.connection import BrokerConnection, ConnectionState
 from semel.client.machine.connection.retry import Backoff, Retry
 from semel.client.machine.connection.traffic import Traffic
 from semel.client.security.sasl import mechanism_for, token_provider
@@ -59,7 +59,7 @@ class Connections:
             config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms, random
         )
         self._addresses: dict[int, Address] = {}
-        self._by_route: dict[Route, Connection] = {}
+        self._by_route: dict[Route, BrokerConnection] = {}
         self._routes: dict[int, Route] = {}
         self._retries: dict[Route, Retry] = {}
         """The retries of brokers that could not be reached, or whose connection was lost."""
@@ -257,14 +257,14 @@ class Connections:
 
     # Inside
 
-    def _connection(self, number: int) -> Connection | None:
+    def _connection(self, number: int) -> BrokerConnection | None:
         route = self._routes.get(number)
         return None if route is None else self._by_route[route]
 
     def _retry(self, route: Route) -> Retry:
         return self._retries.get(route, self._first_try)
 
-    def _can_send(self, connection: Connection, now_ms: float) -> bool:
+    def _can_send(self, connection: BrokerConnection, now_ms: float) -> bool:
         return (
             connection.state is ConnectionState.READY
             and len(connection.in_flight) < self._in_flight_max
@@ -274,7 +274,9 @@ class Connections:
     def _connect(self, route: Route, now_ms: float) -> None:
         self._traffic.connecting()
         number, self._next_number = self._next_number, self._next_number + 1
-        connection = Connection(number, self._addresses[route.node_id], self._config.client_id, self._software_version)
+        connection = BrokerConnection(
+            number, self._addresses[route.node_id], self._config.client_id, self._software_version
+        )
         connection.active_ms = now_ms
         connection.made_after = self._outages.ended(str(connection.address))
         self._by_route[route] = connection
@@ -289,14 +291,14 @@ class Connections:
         else:
             self._open(connection, None, now_ms)
 
-    def _open(self, connection: Connection, mechanism: Mechanism | None, now_ms: float) -> None:
+    def _open(self, connection: BrokerConnection, mechanism: Mechanism | None, now_ms: float) -> None:
         connection.state = ConnectionState.CONNECTING
         connection.authentication = None if mechanism is None else Authentication(mechanism)
         failures = self._retry(self._routes[connection.number]).failures
         connection.setup_deadline_ms = now_ms + self._setup.delay_ms(failures + 1)
         self._actions.append(Connect(connection.number, connection.address.host, connection.address.port))
 
-    def _renew_session(self, connection: Connection, now_ms: float) -> None:
+    def _renew_session(self, connection: BrokerConnection, now_ms: float) -> None:
         if connection.is_unused:
             self._end(connection, f"{connection.address}: the session ends, and was not used", now_ms)
         elif self._token_provider is None:
@@ -307,12 +309,12 @@ class Connections:
         else:
             self._end(connection, f"{connection.address}: no token before the session's end", now_ms, failed=True)
 
-    def _authenticate_again(self, connection: Connection, mechanism: Mechanism, now_ms: float) -> None:
+    def _authenticate_again(self, connection: BrokerConnection, mechanism: Mechanism, now_ms: float) -> None:
         deadline_ms = now_ms + self._config.request_timeout_ms
         parts = connection.authenticate_again(Authentication(mechanism), now_ms, deadline_ms)
         self._actions.append(Send(connection.number, parts))
 
-    def _negotiated(self, connection: Connection, response: object, now_ms: float) -> None:
+    def _negotiated(self, connection: BrokerConnection, response: object, now_ms: float) -> None:
         again = connection.negotiated(response)  # type: ignore[arg-type]
         if again is not None:
             parts = connection.negotiate(now_ms, now_ms + self._config.request_timeout_ms, version=again)
@@ -330,7 +332,7 @@ class Connections:
         else:
             self._became_ready(connection, now_ms)
 
-    def _step(self, connection: Connection, response: object, now_ms: float) -> None:
+    def _step(self, connection: BrokerConnection, response: object, now_ms: float) -> None:
         try:
             parts = connection.authenticated(response, now_ms, now_ms + self._config.request_timeout_ms)
         except AuthorizationFailed as error:
@@ -342,12 +344,12 @@ class Connections:
         else:
             self._actions.append(Send(connection.number, parts))
 
-    def _became_ready(self, connection: Connection, now_ms: float) -> None:
+    def _became_ready(self, connection: BrokerConnection, now_ms: float) -> None:
         self._retries.pop(self._routes[connection.number], None)
         self._outages.answered(str(connection.address), now_ms)
 
     def _end(
-        self, connection: Connection, reason: str, now_ms: float, *, failed: bool = False, tell: bool = True
+        self, connection: BrokerConnection, reason: str, now_ms: float, *, failed: bool = False, tell: bool = True
     ) -> None:
         route = self._routes.pop(connection.number)
         del self._by_route[route]

@@ -31,7 +31,7 @@ class CoordinatorKey(NamedTuple):
     name: str
 
 
-class Coordinators:
+class CoordinatorLookup:
     def __init__(
         self,
         config: ClientConfig,

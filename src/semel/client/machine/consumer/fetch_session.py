@@ -44,7 +44,7 @@ class Contents(NamedTuple):
     forgotten_topics_data: list[ForgottenTopic]
 
 
-class FetchSession:
+class FetchSessionHandler:
     def __init__(self) -> None:
         self._id = _NO_SESSION
         self._epoch = _FIRST_EPOCH

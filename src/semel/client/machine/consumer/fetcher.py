@@ -21,7 +21,7 @@ from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import Connections, Route
 from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.retry import Retry
-from semel.client.machine.consumer.fetch_session import SESSIONS_SINCE, Asked, FetchSession
+from semel.client.machine.consumer.fetch_session import SESSIONS_SINCE, Asked, FetchSessionHandler
 from semel.client.machine.consumer.fetched import DecodeRows, FetchedRecords, Rows
 from semel.client.machine.consumer.positions import Position, Positions
 from semel.client.machine.consumer.truncation import TruncationCheck
@@ -70,7 +70,7 @@ class Fetcher:
         self._retry = Retry.of(config.client, random)
         self._under_way: dict[Route, int] = {}
         """The brokers with a Fetch in flight, and how many bytes its response may have."""
-        self._sessions: dict[Route, FetchSession] = {}
+        self._sessions: dict[Route, FetchSessionHandler] = {}
         self._ready: deque[FetchedRecords] = deque()
         self._rack_id = config.client_rack
         self.out_of_range: list[Position] = []
@@ -211,7 +211,7 @@ class Fetcher:
             asked[position.topic_partition] = _Asked(position, position.generation, position.fetch_offset, epoch)
             position.fetching = True
         unidentified = any(view.topic_id(topic) == ZERO_UUID for topic, _ in asked)
-        session = self._sessions.setdefault(route, FetchSession())
+        session = self._sessions.setdefault(route, FetchSessionHandler())
         is_full = True
 
         def build(version: int) -> FetchRequest:

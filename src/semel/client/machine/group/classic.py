@@ -25,7 +25,7 @@ from semel.client.machine.group.classic_requests import Build, join_request, lea
 from semel.client.machine.group.heartbeats import Heartbeats
 from semel.client.machine.group.leadership import Leadership
 from semel.client.machine.group.member_context import MemberContext
-from semel.client.machine.group.membership import Membership
+from semel.client.machine.group.membership import GroupMembership
 from semel.client.machine.group.reactions import Reaction, reaction_to
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.values import GroupMetadata
@@ -54,7 +54,7 @@ class ClassicMemberState(Enum):
 _HEARTBEATS: Final = frozenset({ClassicMemberState.STABLE, ClassicMemberState.PREPARING})
 
 
-class ClassicMembership(Membership):
+class ClassicMembership(GroupMembership):
     def __init__(self, context: MemberContext, assignors: Sequence[Assignor]) -> None:
         super().__init__(context)
         self._assignors = {assignor.name: assignor for assignor in assignors}

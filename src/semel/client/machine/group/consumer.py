@@ -20,7 +20,7 @@ from uuid import UUID
 
 from semel.client.machine.connection.promise import Promise, fulfilled
 from semel.client.machine.group.member_context import MemberContext
-from semel.client.machine.group.membership import Membership
+from semel.client.machine.group.membership import GroupMembership
 from semel.client.machine.group.reactions import Reaction, reaction_to
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.clock import NEVER
@@ -56,7 +56,7 @@ class _Report:
     owned: frozenset[TopicPartition]
 
 
-class ConsumerMembership(Membership):
+class ConsumerMembership(GroupMembership):
     def __init__(self, context: MemberContext) -> None:
         super().__init__(context)
         self._member_id = kafka_uuid(random_uuid(context.random))

@@ -6,11 +6,11 @@ from typing import Final
 
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import COORDINATION, Connections
-from semel.client.machine.connection.coordinators import CoordinatorKey, Coordinators, CoordinatorType
+from semel.client.machine.connection.coordinators import CoordinatorKey, CoordinatorLookup, CoordinatorType
 
 
 class GroupCoordinator:
-    def __init__(self, group_id: str, connections: Connections, coordinators: Coordinators) -> None:
+    def __init__(self, group_id: str, connections: Connections, coordinators: CoordinatorLookup) -> None:
         self.group_id: Final = group_id
         self._key = CoordinatorKey(CoordinatorType.GROUP, group_id)
         self._connections = connections

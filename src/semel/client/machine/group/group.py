@@ -15,7 +15,7 @@ from typing import TypeAlias
 from semel.client.assignors import Assignor
 from semel.client.config.consumer import ConsumerConfig, GroupProtocol
 from semel.client.machine.connection.connections import COORDINATION, Connections
-from semel.client.machine.connection.coordinators import Coordinators
+from semel.client.machine.connection.coordinators import CoordinatorLookup
 from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.promise import Promise
 from semel.client.machine.group.classic import ClassicMembership
@@ -23,7 +23,7 @@ from semel.client.machine.group.commits import Committed, GroupOffsets
 from semel.client.machine.group.consumer import ConsumerMembership
 from semel.client.machine.group.coordinator import GroupCoordinator
 from semel.client.machine.group.member_context import MemberContext
-from semel.client.machine.group.membership import Membership
+from semel.client.machine.group.membership import GroupMembership
 from semel.client.machine.group.poll_liveness import PollLiveness
 from semel.client.machine.group.reassignment import Announced, Callback, PartitionChange, Reassignment, Withdrawn
 from semel.client.machine.group.subscription import TopicSubscription
@@ -55,13 +55,13 @@ class Group:
         self._config = config
         self._reached = reached
         self._poll_liveness = PollLiveness(config.max_poll_interval_ms)
-        self._coordinators = Coordinators(config.client, connections, metadata, random, lane=COORDINATION)
+        self._coordinators = CoordinatorLookup(config.client, connections, metadata, random, lane=COORDINATION)
         coordinator = GroupCoordinator(config.group_id, connections, self._coordinators)
         # The other members wait for this one to give partitions up, but no longer than max.poll.interval.ms.
         patience_ms = min(config.default_api_timeout_ms, config.max_poll_interval_ms // 2)
         self._reassignment = Reassignment(commit_timeout_ms=patience_ms)
         context = MemberContext(config, coordinator, metadata, self._reassignment, self._poll_liveness, random)
-        self._membership: Membership = (
+        self._membership: GroupMembership = (
             ConsumerMembership(context)
             if config.group_protocol is GroupProtocol.CONSUMER
             else ClassicMembership(context, assignors)

@@ -25,7 +25,7 @@ from semel.wire.apis import ApiKey
 log = logging.getLogger(__name__)
 
 
-class Membership(ABC):
+class GroupMembership(ABC):
     def __init__(self, context: MemberContext) -> None:
         self._config = context.config
         self._coordinator = context.coordinator

@@ -373,12 +373,12 @@ class Admission:
                     return
                 waiting.is_spread = True
                 self._accumulator.queues(waiting.topic, len(view.partitions))
-            pieces = waiting.bulk.take(_BULK_PIECE_BYTES)
+            batches = waiting.bulk.take(_BULK_PIECE_BYTES)
         except Exception as error:  # The partitioner and the columns are the application's.
             self._refuse(waiting, error)
             waiting.records_left = 0
             return
-        for partition, records, count in pieces:
+        for partition, records, count in batches:
             queue = self._accumulator.queue(TopicPartition(waiting.topic, partition))
             batch = self._accumulator.append_built(queue, records, count, waiting.delivery, now_ms)
             waiting.records_left -= count

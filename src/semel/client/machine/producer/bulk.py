@@ -15,7 +15,7 @@ from semel.client.machine.producer.batch import Delivery, Flush
 from semel.client.machine.producer.partitioner import Partitioning
 
 
-class Piece(NamedTuple):
+class BulkBatch(NamedTuple):
     """One batch of a bulk, for one partition."""
 
     partition: int
@@ -35,7 +35,7 @@ class Bulk(Protocol):
     def spread(self, topic: TopicView, partitioning: Partitioning) -> int | None:
         """Choose the partition of every record. Returns one that a record names and the topic lacks, if any."""
 
-    def take(self, size_bytes: int) -> list[Piece]:
+    def take(self, size_bytes: int) -> list[BulkBatch]:
         """Return the next batches, of about this size before compression; none at the end."""
 
 

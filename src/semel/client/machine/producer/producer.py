@@ -14,7 +14,7 @@ from semel.client.machine.connection.actions import Action
 from semel.client.machine.connection.cluster_view import TopicView
 from semel.client.machine.connection.connected import ConnectedMachine
 from semel.client.machine.connection.connections import DATA, Connections
-from semel.client.machine.connection.coordinators import Coordinators
+from semel.client.machine.connection.coordinators import CoordinatorLookup
 from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.promise import Promise
 from semel.client.machine.producer.accumulator import Accumulator
@@ -82,7 +82,7 @@ class ProducerMachine(ConnectedMachine):
             numbering = self.transaction = Transaction(
                 config.transactional_id, features=lambda: self._connections.features
             )
-            self._coordinators = Coordinators(config.client, self._connections, self._metadata, random, lane=DATA)
+            self._coordinators = CoordinatorLookup(config.client, self._connections, self._metadata, random, lane=DATA)
             self._coordination = Coordination(config, self.transaction, self._connections, self._coordinators, random)
         elif config.enable_idempotence:
             numbering = self._producer_id = ProducerId(config.client, self._connections, random, fatal=self._fatal)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, assert_never
 from semel.client.config.producer import ProducerConfig
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import Connections
-from semel.client.machine.connection.coordinators import CoordinatorKey, Coordinators, CoordinatorType
+from semel.client.machine.connection.coordinators import CoordinatorKey, CoordinatorLookup, CoordinatorType
 from semel.client.machine.connection.retry import Backoff, Retry, markers_backoff
 from semel.client.machine.producer.sequences import TRANSACTIONS_V2, Identity
 from semel.client.machine.transaction import steps
@@ -59,7 +59,7 @@ class Coordination:
         config: ProducerConfig,
         transaction: Transaction,
         connections: Connections,
-        coordinators: Coordinators,
+        coordinators: CoordinatorLookup,
         random: Random,
     ) -> None:
         self._config = config

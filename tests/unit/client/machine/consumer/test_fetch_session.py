@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.broker.fetch.fetch_sessions import FetchSessions, targets_of
-from semel.client.machine.consumer.fetch_session import Asked, FetchSession
+from semel.client.machine.consumer.fetch_session import Asked, FetchSessionHandler
 from semel.errors import ErrorCode, KafkaError
 from semel.types import INT32_MAX, TopicPartition
 from semel.wire.codec import decode, encode
@@ -39,7 +39,7 @@ class Broker:
         self.sessions = FetchSessions(slots_max, Random(0))
         self.requests: list[FetchRequest] = []
 
-    def fetch(self, session: FetchSession, wanted: dict[TopicPartition, Asked], version: int = 18) -> Any:
+    def fetch(self, session: FetchSessionHandler, wanted: dict[TopicPartition, Asked], version: int = 18) -> Any:
         contents = session.request(wanted, version=version, uses_topic_ids=version >= 13)
         request = FetchRequest(
             session_id=contents.session_id,
@@ -78,7 +78,7 @@ def reads(wanted: dict[TopicPartition, Asked], version: int = 18) -> dict[tuple[
 
 
 def test_the_first_request_names_everything_and_the_next_ones_what_has_changed() -> None:
-    broker, session = Broker(), FetchSession()
+    broker, session = Broker(), FetchSessionHandler()
     first = broker.fetch(session, wanting(a0=0, a1=0, b0=5))
     assert (first.session_id, first.session_epoch, len(targets_of(first))) == (0, 0, 3)
     assert session.answered(broker.answer(first)[0])
@@ -90,7 +90,7 @@ def test_the_first_request_names_everything_and_the_next_ones_what_has_changed()
 
 
 def test_nothing_is_named_when_nothing_has_changed() -> None:
-    broker, session = Broker(), FetchSession()
+    broker, session = Broker(), FetchSessionHandler()
     session.answered(broker.answer(broker.fetch(session, wanting(a0=0)))[0])
     again = broker.fetch(session, wanting(a0=0))
     assert (again.topics, again.forgotten_topics_data) == ([], [])
@@ -98,7 +98,7 @@ def test_nothing_is_named_when_nothing_has_changed() -> None:
 
 
 def test_a_lost_request_ends_the_session_and_begins_another_one() -> None:
-    broker, session = Broker(), FetchSession()
+    broker, session = Broker(), FetchSessionHandler()
     session.answered(broker.answer(broker.fetch(session, wanting(a0=0)))[0])
     broker.fetch(session, wanting(a0=1))
     session.lost()
@@ -110,7 +110,7 @@ def test_a_lost_request_ends_the_session_and_begins_another_one() -> None:
 
 @pytest.mark.parametrize("version", [7, 12, 18])
 def test_a_broker_that_was_restarted_is_told_everything_again(version: int) -> None:
-    broker, session = Broker(), FetchSession()
+    broker, session = Broker(), FetchSessionHandler()
     session.answered(broker.answer(broker.fetch(session, wanting(a0=0), version), version)[0])
     broker.sessions = FetchSessions(10, Random(1))
     assert not session.answered(broker.answer(broker.fetch(session, wanting(a0=1), version), version)[0])
@@ -120,7 +120,7 @@ def test_a_broker_that_was_restarted_is_told_everything_again(version: int) -> N
 
 
 def test_a_broker_without_room_is_asked_for_everything_every_time() -> None:
-    broker, session = Broker(slots_max=0), FetchSession()
+    broker, session = Broker(slots_max=0), FetchSessionHandler()
     for offset in range(3):
         request = broker.fetch(session, wanting(a0=offset))
         assert (request.session_id, request.session_epoch) == (0, 0)
@@ -128,13 +128,13 @@ def test_a_broker_without_room_is_asked_for_everything_every_time() -> None:
 
 
 def test_versions_without_sessions_have_none() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     contents = session.request(wanting(a0=0), version=6, uses_topic_ids=False)
     assert (contents.session_id, contents.session_epoch, contents.forgotten_topics_data) == (0, None, [])
 
 
 def test_a_topic_that_was_created_again_takes_the_place_of_the_old_one() -> None:
-    broker, session = Broker(), FetchSession()
+    broker, session = Broker(), FetchSessionHandler()
     session.answered(broker.answer(broker.fetch(session, wanting(a0=9)))[0])
     new_id = UUID(int=77)
     wanted = {TopicPartition("a", 0): asked("a", 0, 0, topic_id=new_id)}
@@ -142,7 +142,7 @@ def test_a_topic_that_was_created_again_takes_the_place_of_the_old_one() -> None
 
 
 def test_topics_without_ids_are_not_mixed_into_a_session_with_them() -> None:
-    broker, session = Broker(), FetchSession()
+    broker, session = Broker(), FetchSessionHandler()
     session.answered(broker.answer(broker.fetch(session, wanting(a0=0)))[0])
     request = broker.fetch(session, wanting(a0=1), 12)
     assert (request.session_id > 0, request.session_epoch) == (True, 0)
@@ -150,7 +150,7 @@ def test_topics_without_ids_are_not_mixed_into_a_session_with_them() -> None:
 
 
 def test_an_answer_for_another_session_does_not_count() -> None:
-    broker, session = Broker(), FetchSession()
+    broker, session = Broker(), FetchSessionHandler()
     session.answered(broker.answer(broker.fetch(session, wanting(a0=0)))[0])
     broker.fetch(session, wanting(a0=1))
     assert not session.answered(FetchResponse(session_id=INT32_MAX))
@@ -171,7 +171,7 @@ steps = st.lists(
 def test_what_is_read_is_what_was_asked_whatever_gets_lost(
     steps: list[tuple[dict[str, int], str]], version: int
 ) -> None:
-    broker, session = Broker(slots_max=2), FetchSession()
+    broker, session = Broker(slots_max=2), FetchSessionHandler()
     for offsets, fate in steps:
         wanted = wanting(**offsets)
         if fate == "forgotten":
