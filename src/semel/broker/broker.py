@@ -19,7 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.config.features import Features
+from semel.broker.config.features import BrokerFeatures
 from semel.broker.config.ignored_settings import note_ignored
 from semel.broker.config.logger_levels import restore
 from semel.broker.endpoints import Address, Endpoints, server_of
@@ -34,7 +34,7 @@ from semel.broker.node import Node
 from semel.broker.opened_metadata import OpenedMetadata, SharedMetadata, open_own_metadata, open_shared_metadata
 from semel.broker.partitions.maintenance import Maintenance
 from semel.broker.partitions.partition_lifecycle import PartitionLifecycle, lost_replicas, topic_logs
-from semel.broker.partitions.partitions import Partitions
+from semel.broker.partitions.partitions import LedPartitions
 from semel.broker.produce.record_checks import RecordChecks
 from semel.broker.requests.dispatch import Dispatcher
 from semel.broker.turns import Turns
@@ -259,10 +259,10 @@ class Broker:
             random=self._random,
             metrics=self.metrics,
             answers=AnswerCache(),
-            features=Features.finalized_at(metadata.feature_levels),
+            features=BrokerFeatures.finalized_at(metadata.feature_levels),
             cluster=cluster,
             logs=logs,
-            partitions=Partitions(loop),
+            partitions=LedPartitions(loop),
             deadlines=Deadlines(loop),
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._random),
             descriptors=self._descriptors,

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.config.features import Features
+from semel.broker.config.features import BrokerFeatures
 from semel.broker.fetch.fetch_sessions import FetchSessions
 from semel.broker.metrics.metrics import Metrics
 from semel.broker.network.answer_cache import AnswerCache
 from semel.broker.network.descriptors import Descriptors
-from semel.broker.partitions.partitions import Partition, Partitions
+from semel.broker.partitions.partitions import LedPartitions, Partition
 from semel.broker.produce.record_checks import RecordChecks
 from semel.broker.turns import Turns
 from semel.broker.waiting.deadlines import Deadlines
@@ -82,10 +82,10 @@ class Node:
     random: Random
     metrics: Metrics
     answers: AnswerCache
-    features: Features
+    features: BrokerFeatures
     cluster: ClusterMetadata
     logs: LogDirectory
-    partitions: Partitions
+    partitions: LedPartitions
     deadlines: Deadlines
     sessions: FetchSessions
     producer_ids: ProducerIds

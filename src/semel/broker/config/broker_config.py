@@ -49,7 +49,7 @@ BOOLEAN, INT, SHORT, LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.SH
 STRING, LIST = SettingType.STRING, SettingType.LIST
 
 
-class Flush(StrEnum):
+class FlushPolicy(StrEnum):
     """When a write is acknowledged: once it is synced to disk (COMMIT), or once the operating system has it (OS)."""
 
     COMMIT = "commit"
@@ -114,14 +114,14 @@ class BrokerConfig(
     ``log`` holds the defaults of topics.
     """
 
-    flush: Flush = declare(  # noqa: RUF009 (the value is frozen)
+    flush: FlushPolicy = declare(  # noqa: RUF009 (the value is frozen)
         "flush",
         STRING,
         "commit",
         "When a write is acknowledged: commit, once it is synced to disk (one sync for all that arrived meanwhile), or "
         "os, once the operating system has it, as in Apache Kafka. Semel's own. Internal topics are always synced.",
         rule=OneOf(("commit", "os")),
-        read=Flush,
+        read=FlushPolicy,
     )
     node_id: int = declare("node.id", INT, 1, "The number of this broker. Kafka has no default.", rule=AtLeast(0))
     zookeeper_connect: str | None = declare(

@@ -25,7 +25,7 @@ class ConfigSynonym:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class DescribedConfig:
     name: str
     value: str | None
     source: ConfigSource
@@ -42,7 +42,7 @@ class ConfigEntry:
 
 def topic_entries(
     configs: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
-) -> list[ConfigEntry]:
+) -> list[DescribedConfig]:
     """Return the entries of a topic that has these ``configs``: all, or those with these names."""
     return [
         _inheriting_entry(setting, configs, ConfigSource.TOPIC, broker)
@@ -53,7 +53,7 @@ def topic_entries(
 
 def group_entries(
     configs: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
-) -> list[ConfigEntry]:
+) -> list[DescribedConfig]:
     """Return the entries of a group that has these ``configs``: all, or those with these names."""
     return [
         _inheriting_entry(setting, configs, ConfigSource.GROUP, broker)
@@ -62,7 +62,7 @@ def group_entries(
     ]
 
 
-def client_metrics_entries(configs: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigEntry]:
+def client_metrics_entries(configs: Mapping[str, str], names: Collection[str] | None = None) -> list[DescribedConfig]:
     """Return the entries of a client metrics subscription with these ``configs``: all, or those with these names."""
     return [
         _entry(setting, tuple(_set_on(setting, configs, ConfigSource.CLIENT_METRICS)), read_only=False)
@@ -71,16 +71,16 @@ def client_metrics_entries(configs: Mapping[str, str], names: Collection[str] | 
     ]
 
 
-def logger_entries(levels: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigEntry]:
+def logger_entries(levels: Mapping[str, str], names: Collection[str] | None = None) -> list[DescribedConfig]:
     """Return the loggers of this process and their levels as entries: all, or those with these names."""
     return [
-        ConfigEntry(name, level, ConfigSource.BROKER_LOGGER, False, False, (), SettingType.STRING, "")
+        DescribedConfig(name, level, ConfigSource.BROKER_LOGGER, False, False, (), SettingType.STRING, "")
         for name, level in sorted(levels.items())
         if names is None or name in names
     ]
 
 
-def broker_entries(broker: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
+def broker_entries(broker: BrokerConfig, names: Collection[str] | None = None) -> list[DescribedConfig]:
     """Return the entries of a broker: all, or those with these names."""
     return [
         _entry(setting, tuple(_set_on_broker(setting, broker)), read_only=setting.update is Update.READ_ONLY)
@@ -89,7 +89,7 @@ def broker_entries(broker: BrokerConfig, names: Collection[str] | None = None) -
     ]
 
 
-def all_brokers_entries(broker: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
+def all_brokers_entries(broker: BrokerConfig, names: Collection[str] | None = None) -> list[DescribedConfig]:
     """Return the dynamic settings for all brokers only, which are those of the broker resource with an empty name."""
     altered = broker.sources.dynamic_default
     return [
@@ -116,7 +116,7 @@ def _set_on(setting: Setting, configs: Mapping[str, str], source: ConfigSource) 
 
 def _inheriting_entry(
     setting: Setting, configs: Mapping[str, str], source: ConfigSource, broker: BrokerConfig
-) -> ConfigEntry:
+) -> DescribedConfig:
     """Return the entry of a setting of a topic or a group. If it is not set there, the broker's setting counts."""
     found = list(_set_on(setting, configs, source))
     inherited = [
@@ -128,9 +128,9 @@ def _inheriting_entry(
     return entry if found or not inherited else replace(entry, value=_in_topic_units(setting, *inherited[0]))
 
 
-def _entry(setting: Setting, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool) -> ConfigEntry:
+def _entry(setting: Setting, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool) -> DescribedConfig:
     default = None if setting.default is None or setting.is_sensitive else setting.text(setting.default)
-    return ConfigEntry(
+    return DescribedConfig(
         name=setting.name,
         value=synonyms[0].value if synonyms else default,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,

@@ -24,13 +24,13 @@ SUPPORTED: Final[Mapping[str, Levels]] = {GROUP_VERSION: Levels(0, 1), TRANSACTI
 
 
 @dataclass(frozen=True, slots=True)
-class Features:
+class BrokerFeatures:
     supported: Mapping[str, Levels] = field(default_factory=lambda: SUPPORTED)
     finalized: Mapping[str, int] = field(default_factory=dict)
     epoch: int = 0
     """The epoch of the finalized levels, which grows with every change. Clients ignore them if it is negative."""
 
     @classmethod
-    def finalized_at(cls, levels: Mapping[str, int]) -> Features:
+    def finalized_at(cls, levels: Mapping[str, int]) -> BrokerFeatures:
         """Return the features with these finalized levels. A feature at level 0 is left out, as in Kafka."""
         return cls(finalized={name: level for name, level in levels.items() if level})

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from semel.broker.config.broker_config import BrokerConfig, Flush
+from semel.broker.config.broker_config import BrokerConfig, FlushPolicy
 from semel.broker.config.ignored_settings import note_ignored
 from semel.broker.node import Node
 from semel.errors import StorageError
@@ -56,7 +56,7 @@ def topic_logs(topic: Topic, config: BrokerConfig) -> TopicLogs:
     return TopicLogs(
         topic_id=topic.id,
         config=LogConfig.from_settings(topic.configs, config.log),
-        synced=config.flush is Flush.COMMIT or topic.is_internal,
+        synced=config.flush is FlushPolicy.COMMIT or topic.is_internal,
         partitions=tuple(index for index, state in enumerate(topic.partitions) if config.node_id in state.replicas),
         replicated=frozenset(index for index, state in enumerate(topic.partitions) if len(state.replicas) > 1),
         in_sync_elsewhere=frozenset(

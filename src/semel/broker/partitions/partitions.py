@@ -77,7 +77,7 @@ class Partition:
     )
 
     def __init__(
-        self, table: Partitions, log: PartitionLog, leader_epoch: int, replicas: ReplicaSet | None = None
+        self, table: LedPartitions, log: PartitionLog, leader_epoch: int, replicas: ReplicaSet | None = None
     ) -> None:
         self._table = table
         self.log = log
@@ -316,7 +316,7 @@ class Partition:
             fetch.expired()
 
 
-class Partitions:
+class LedPartitions:
     """The partitions that this broker leads. Operations that wait for them are called once in a turn of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from semel.broker.config import config_reference
-from semel.broker.config.broker_config import BROKER_SETTINGS, BrokerConfig, Flush
+from semel.broker.config.broker_config import BROKER_SETTINGS, BrokerConfig, FlushPolicy
 from semel.broker.config.config_entries import (
-    ConfigEntry,
     ConfigSynonym,
+    DescribedConfig,
     all_brokers_entries,
     broker_entries,
     topic_entries,
@@ -163,12 +163,12 @@ def test_every_attribute_is_called_like_its_setting() -> None:
 def test_a_broker_that_is_told_nothing_has_the_defaults() -> None:
     config = BrokerConfig.load()
     assert config == BrokerConfig()
-    assert (config.flush, config.node_id, config.num_partitions, config.log) == (Flush.COMMIT, 1, 1, DEFAULTS)
+    assert (config.flush, config.node_id, config.num_partitions, config.log) == (FlushPolicy.COMMIT, 1, 1, DEFAULTS)
 
 
 def test_the_command_line_wins_over_the_file() -> None:
     config = BrokerConfig.load("num.partitions=2\nflush=os\n", {"num.partitions": "3"})
-    assert (config.num_partitions, config.flush) == (3, Flush.OS)
+    assert (config.num_partitions, config.flush) == (3, FlushPolicy.OS)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_topics_entry_says_which_setting_gave_the_value() -> None:
         dynamic_default={"log.retention.ms": " 5 "}, dynamic={"log.retention.ms": "6"}
     )
     (entry,) = topic_entries({"retention.ms": "+7"}, config, {"retention.ms"})
-    assert entry == ConfigEntry(
+    assert entry == DescribedConfig(
         name="retention.ms",
         value="7",
         source=ConfigSource.TOPIC,

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from semel.broker.coordinators.shard_runtime import ShardRuntime
-from semel.broker.partitions.partitions import Partitions
+from semel.broker.partitions.partitions import LedPartitions
 from semel.broker.waiting.deadlines import Deadlines
 from semel.coordinator.decision import Decision, Waiter
 from semel.coordinator.moment import Moment
@@ -115,7 +115,7 @@ class Bench:
         self.logs.acquire(MetaProperties("c", 1))
         self.logs.load({})
         self.log = self.logs.create(TopicPartition("numbers", 0), TopicLogs(UUID(int=1), LogConfig(), True))
-        self.partitions = Partitions(self.loop)
+        self.partitions = LedPartitions(self.loop)
         self.partition = self.partitions.add(self.log, leader_epoch=0)
         self.deadlines = Deadlines(self.loop)
         self.told: list[Any] = []

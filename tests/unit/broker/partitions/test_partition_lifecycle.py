@@ -19,7 +19,7 @@ from semel.broker.config.broker_config import BrokerConfig
 from semel.broker.network.answer_cache import AnswerCache
 from semel.broker.node import Node
 from semel.broker.partitions.partition_lifecycle import LOGS_PER_TURN, PartitionLifecycle
-from semel.broker.partitions.partitions import Partitions
+from semel.broker.partitions.partitions import LedPartitions
 from semel.broker.turns import Turns
 from semel.log.directory import LogDirectory
 from semel.log.durability.checkpoints import MetaProperties
@@ -62,7 +62,7 @@ class Bench:
             answers=AnswerCache(),
             clock=self.clock,
             turns=Turns(self.clock),
-            partitions=Partitions(self.loop),
+            partitions=LedPartitions(self.loop),
             logs=LogDirectory(
                 "/data",
                 disk=self.disk,

@@ -11,7 +11,7 @@ from uuid import UUID
 from semel.broker.fetch.delayed_fetch import DelayedFetch
 from semel.broker.fetch.reading import Reading
 from semel.broker.metrics.metrics import Metrics
-from semel.broker.partitions.partitions import Partition, Partitions
+from semel.broker.partitions.partitions import LedPartitions, Partition
 from semel.broker.produce.produce_batch import ProduceBatch
 from semel.broker.produce.produce_operation import ProduceOperation
 from semel.broker.produce.produce_response import partition_response
@@ -70,7 +70,7 @@ class Bench:
         self.logs.acquire(MetaProperties("c", 1))
         self.logs.load({})
         log = self.logs.create(TopicPartition("t", 0), TopicLogs(UUID(int=1), LogConfig(), synced))
-        self.partitions = Partitions(self.loop)
+        self.partitions = LedPartitions(self.loop)
         self.partition = self.partitions.add(log, leader_epoch=0)
         self.deadlines = Deadlines(self.loop)
         self.metrics = Metrics()

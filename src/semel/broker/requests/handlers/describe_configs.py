@@ -13,7 +13,7 @@ from typing import Final
 
 from semel.broker.config import logger_levels
 from semel.broker.config.config_entries import (
-    ConfigEntry,
+    DescribedConfig,
     all_brokers_entries,
     broker_entries,
     client_metrics_entries,
@@ -73,7 +73,7 @@ def _described(
     return result
 
 
-def _entries(node: Node, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+def _entries(node: Node, resource: DescribeConfigsResource) -> list[DescribedConfig]:
     names = resource.configuration_keys or None
     name = resource.resource_name
     match resource.resource_type:
@@ -106,7 +106,7 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[ConfigEntry]
 
 
 @lru_cache(maxsize=2048)
-def _config(entry: ConfigEntry, synonyms: bool, documentation: bool) -> tuple[DescribeConfigsResourceResult, int]:
+def _config(entry: DescribedConfig, synonyms: bool, documentation: bool) -> tuple[DescribeConfigsResourceResult, int]:
     """Return the description of a setting, and its approximate size.
 
     Topics with the same value share one description.

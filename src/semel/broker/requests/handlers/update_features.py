@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from semel.broker.config.features import Features
+from semel.broker.config.features import BrokerFeatures
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.errors import ErrorCode
@@ -39,7 +39,7 @@ def update_features(node: Node, request: Request, message: UpdateFeaturesRequest
     return UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def refusal_of(features: Features, update: FeatureUpdateKey, *, version: int) -> str | None:
+def refusal_of(features: BrokerFeatures, update: FeatureUpdateKey, *, version: int) -> str | None:
     """Return the reason why a feature cannot get this level, or None if it has it already."""
     name, level = update.feature, update.max_version_level
     invalid = f"Invalid update version {level} for feature {name}."
