@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from semel.broker.config.authorization_config import STANDARD_AUTHORIZER
 from semel.broker.node import Node
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import ClusterImage
 from semel.metadata.security_image import AclsAltered, security_of
 from semel.security.acls import ANY_HOST, CLUSTER_NAME, AclRule, ResourcePattern
@@ -64,8 +64,8 @@ class SecuredBroker:
         self.allow(operation, kind, name, permission=AclPermission.DENY, **options)
 
     def set_rules(self, pattern: ResourcePattern, rules: frozenset[AclRule]) -> None:
-        def decide(image: ClusterImage) -> Decision[None]:
-            return Decision((AclsAltered(pattern, rules),), ())
+        def decide(image: ClusterImage) -> MetadataDecision[None]:
+            return MetadataDecision((AclsAltered(pattern, rules),), ())
 
         async def change() -> None:
             await self.node.cluster.change(decide)

@@ -24,7 +24,7 @@ from semel.errors import ErrorCode
 from semel.log.producers.producer_state import ProducerStates
 from semel.metadata import producer_id_blocks
 from semel.metadata.cluster import ClusterMetadata
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.zookeeper.session import Create, Remove, SetData
 from semel.metadata.zookeeper.store import ZooKeeperStore
 from semel.metadata.zookeeper.znode_tree import ZnodeTree
@@ -104,7 +104,7 @@ def claims_producer_ids_that_another_broker_has(patch: pytest.MonkeyPatch) -> No
 
 def joins_without_new_leader_epochs(patch: pytest.MonkeyPatch) -> None:
     """Scenario 35: markers of two memberships cannot be told apart."""
-    patch.setattr(Membership, "_raise_epochs", lambda self, image, raised: Decision((), ()))
+    patch.setattr(Membership, "_raise_epochs", lambda self, image, raised: MetadataDecision((), ()))
 
 
 def takes_markers_of_an_earlier_coordinator(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from semel.broker.replication.replicas import Replicas
 from semel.errors import StorageError
 from semel.log.partition_log import PartitionLog
 from semel.metadata import election
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.replication.replica_set import ReplicaSet
 from tests.simulation.planted_cluster_bugs import Plant
 
@@ -57,7 +57,7 @@ def takes_no_answer_of_the_store_for_a_refusal(patch: pytest.MonkeyPatch) -> Non
             try:
                 return await type(cluster).change(cluster, decide)
             except StorageError:
-                return Decision((), ())
+                return MetadataDecision((), ())
 
         cluster.change = change
         try:
@@ -154,7 +154,7 @@ def lets_a_broker_join_that_is_gone(patch: pytest.MonkeyPatch) -> None:
 
         free = [one._replace(broker_epochs=dict.fromkeys(one.isr, -1)) for one in proposals]
         decided = sound_decide(Image, free, node_id)  # type: ignore[arg-type]
-        return Decision(decided.changes, decided.results)
+        return MetadataDecision(decided.changes, decided.results)
 
     patch.setattr(ReplicaSet, "proposal", proposal)
     patch.setattr(in_sync_changes, "_decide", decide)
@@ -166,7 +166,7 @@ def commits_a_join_without_a_check_of_the_registration(patch: pytest.MonkeyPatch
 
     def decide(*args: Any) -> Any:
         decided = sound(*args)
-        return Decision(decided.changes, decided.results)
+        return MetadataDecision(decided.changes, decided.results)
 
     patch.setattr(in_sync_changes, "_decide", decide)
 

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from semel.errors import ErrorCode
 from semel.metadata import paths
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import ClusterImage, PartitionState, TopicAltered
 from semel.testing.simulation import Simulation
 from semel.testing.virtual.clock import START_MS
@@ -217,7 +217,7 @@ class ReplicaTorment(Torment):
         return moving.done() and not moving.cancelled() and moving.exception() is None and bool(moving.result().changes)
 
 
-def _all_moved(image: ClusterImage) -> Decision[None]:
+def _all_moved(image: ClusterImage) -> MetadataDecision[None]:
     """Each partition that another replica could lead is led by that one, under the next epoch."""
 
     def moved(state: PartitionState) -> PartitionState:
@@ -228,7 +228,7 @@ def _all_moved(image: ClusterImage) -> Decision[None]:
         return replace(newer, leader=others[0])
 
     altered = (replace(topic, partitions=tuple(map(moved, topic.partitions))) for topic in image.topics.values())
-    return Decision(tuple(TopicAltered(topic) for topic in altered if topic != image.topics[topic.name]), ())
+    return MetadataDecision(tuple(TopicAltered(topic) for topic in altered if topic != image.topics[topic.name]), ())
 
 
 def _one_record_for_each_of(topic: str) -> ProduceRequest:

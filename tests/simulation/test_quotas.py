@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semel.errors import ErrorCode
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import ClusterImage
 from semel.metadata.quota_changes import QuotaEntry, QuotaResult, alter_client_quotas
 from semel.testing.simulation import Simulation, run
@@ -40,7 +40,7 @@ class Bench:
         await create_topic(self.client("admin"), TOPIC, 1)
         entries = [QuotaEntry(parts, ((name, value),)) for parts, name, value in quotas]
 
-        def decide(image: ClusterImage) -> Decision[QuotaResult]:
+        def decide(image: ClusterImage) -> MetadataDecision[QuotaResult]:
             return alter_client_quotas(image, entries)
 
         await self.served.broker.node.cluster.change(decide)

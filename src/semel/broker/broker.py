@@ -45,7 +45,7 @@ from semel.errors import StorageError
 from semel.log.directory import LogDirectory
 from semel.log.disk import Disk
 from semel.log.worker import Worker
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import Broker as RegisteredBroker
 from semel.metadata.image import BrokerRegistered, ClusterImage
 from semel.metadata.producer_id_blocks import claim_producer_ids
@@ -414,8 +414,8 @@ class Broker:
         self._closers.append(coordinators.kill)
         return coordinators
 
-    def _register(self, image: ClusterImage) -> Decision[None]:
-        return Decision((BrokerRegistered(self.endpoints.registration()),), ())
+    def _register(self, image: ClusterImage) -> MetadataDecision[None]:
+        return MetadataDecision((BrokerRegistered(self.endpoints.registration()),), ())
 
 
 def _have_coordinators_to_do(node: Node) -> bool:

@@ -27,7 +27,7 @@ from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.directory import LogDirectory
 from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.controller import (
-    Decision,
+    MetadataDecision,
     NewPartitions,
     NewTopic,
     Refusal,
@@ -164,7 +164,7 @@ class Node:
 
     async def change(
         self,
-        decide: Callable[[ClusterImage], Decision[Result]],
+        decide: Callable[[ClusterImage], MetadataDecision[Result]],
         *,
         validate_only: bool = False,
         unstored: Callable[[Refusal], Sequence[Result]],
@@ -191,7 +191,7 @@ class Node:
     async def change_topics(
         self,
         wanted: Sequence[Wanted],
-        decide: Callable[[ClusterImage, Sequence[Wanted]], Decision[TopicResult]],
+        decide: Callable[[ClusterImage, Sequence[Wanted]], MetadataDecision[TopicResult]],
         *,
         validate_only: bool = False,
     ) -> Sequence[TopicResult]:
@@ -225,7 +225,9 @@ class Node:
             result if result.refusal is not None else results.get(result.name, result) for result in decision.results
         ]
 
-    def _decide(self, decide: Callable[[ClusterImage], Decision[Result]], image: ClusterImage) -> Decision[Result]:
+    def _decide(
+        self, decide: Callable[[ClusterImage], MetadataDecision[Result]], image: ClusterImage
+    ) -> MetadataDecision[Result]:
         """Decide, but raise _StillThere if a topic would be created while the logs of a former one have its name."""
         decision = decide(image)
         if self.deleting:

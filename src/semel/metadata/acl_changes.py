@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from semel.errors import ErrorCode, KafkaError
-from semel.metadata.controller import Decision, Refusal
+from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.image import ClusterImage
 from semel.metadata.security_image import AclsAltered, security_of
 from semel.security.acl_table import AclTable
@@ -35,7 +35,7 @@ class AclResult:
     refusal: Refusal | None = None
 
 
-def create_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> Decision[AclResult]:
+def create_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> MetadataDecision[AclResult]:
     table = security_of(image).acls
     added: dict[ResourcePattern, set[AclRule]] = {}
     results = []
@@ -49,15 +49,15 @@ def create_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> Decision
                 added.setdefault(binding.pattern, set()).add(binding.rule)
             results.append(AclResult())
     changes = tuple(AclsAltered(pattern, table.rules(pattern) | rules) for pattern, rules in added.items())
-    return Decision(changes, tuple(results))
+    return MetadataDecision(changes, tuple(results))
 
 
-def delete_acls(image: ClusterImage, filters: Sequence[AclFilter]) -> Decision[AclResult]:
+def delete_acls(image: ClusterImage, filters: Sequence[AclFilter]) -> MetadataDecision[AclResult]:
     """DeleteAcls. A rule that two filters match is in the results of both."""
     table = security_of(image).acls
     searches = sum(_named_pattern(matching) is None for matching in filters)
     if searches * table.pattern_count > max(COMPARISONS_MAX, table.pattern_count):
-        return Decision((), (AclResult(refusal=TOO_LARGE),) * len(filters))
+        return MetadataDecision((), (AclResult(refusal=TOO_LARGE),) * len(filters))
     removed: dict[ResourcePattern, set[AclRule]] = {}
     results = []
     for matching in filters:
@@ -71,7 +71,7 @@ def delete_acls(image: ClusterImage, filters: Sequence[AclFilter]) -> Decision[A
                 removed.setdefault(binding.pattern, set()).add(binding.rule)
             results.append(AclResult(found))
     changes = tuple(AclsAltered(pattern, table.rules(pattern) - rules) for pattern, rules in removed.items())
-    return Decision(changes, tuple(results))
+    return MetadataDecision(changes, tuple(results))
 
 
 def describe_acls(image: ClusterImage, matching: AclFilter) -> tuple[AclBinding, ...]:

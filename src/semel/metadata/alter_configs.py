@@ -19,7 +19,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from semel.errors import ErrorCode, KafkaError
 from semel.log.config import TOPIC_SETTINGS
-from semel.metadata.controller import Decision, Refusal, TopicPolicy, checked_topic_configs
+from semel.metadata.controller import MetadataDecision, Refusal, TopicPolicy, checked_topic_configs
 from semel.metadata.image import (
     BrokerConfigsAltered,
     Change,
@@ -104,14 +104,14 @@ class ConfigResult:
 
 def alter_configs(
     image: ClusterImage, resources: Sequence[tuple[Resource, Mapping[str, str | None]]], *, policy: ConfigPolicy
-) -> Decision[ConfigResult]:
+) -> MetadataDecision[ConfigResult]:
     """AlterConfigs: replace all configs of each resource."""
     return _decide(image, resources, _replaced, policy)
 
 
 def incremental_alter_configs(
     image: ClusterImage, resources: Sequence[tuple[Resource, Sequence[Alteration]]], *, policy: ConfigPolicy
-) -> Decision[ConfigResult]:
+) -> MetadataDecision[ConfigResult]:
     """IncrementalAlterConfigs: alter single configs of each resource and keep the others."""
     return _decide(image, resources, _altered, policy)
 
@@ -138,7 +138,7 @@ def _decide(
     resources: Sequence[tuple[Resource, Wanted]],
     rewrite: Callable[[_Target, Wanted], Texts],
     policy: ConfigPolicy,
-) -> Decision[ConfigResult]:
+) -> MetadataDecision[ConfigResult]:
     asked = Counter(resource for resource, _ in resources)
     changes: list[Change] = []
     results = []
@@ -156,7 +156,7 @@ def _decide(
             if texts != target.before:
                 changes.append(change)
         results.append(ConfigResult(resource, refusal))
-    return Decision(tuple(changes), tuple(results))
+    return MetadataDecision(tuple(changes), tuple(results))
 
 
 def _replaced(_target: _Target, configs: Texts) -> Texts:

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from semel.errors import DecodeError, StorageError
 from semel.metadata import paths
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import (
     Broker,
     BrokerConfigsAltered,
@@ -109,7 +109,7 @@ class ClusterMetadata:
         """
         return tuple(itertools.takewhile(self.room().takes, changes))
 
-    async def change(self, decide: Callable[[ClusterImage], Decision[Result]]) -> Decision[Result]:
+    async def change(self, decide: Callable[[ClusterImage], MetadataDecision[Result]]) -> MetadataDecision[Result]:
         """Decide, commit, and replace the image; returns the decision that was committed.
 
         ``decide`` may be called again, with a newer image. Raises ``StorageError`` if the store cannot take changes.
@@ -171,7 +171,7 @@ class ClusterMetadata:
         reading = [task for task in (self._following, self._refreshing) if task is not None]
         await asyncio.gather(*self._running, *reading, return_exceptions=True)
 
-    async def _change(self, decide: Callable[[ClusterImage], Decision[Result]]) -> Decision[Result]:
+    async def _change(self, decide: Callable[[ClusterImage], MetadataDecision[Result]]) -> MetadataDecision[Result]:
         async with self._turn:
             for attempt in range(_ATTEMPTS_MAX):
                 decision = decide(self._image)
@@ -328,7 +328,7 @@ def _security_at(path: str, value: bytes | None) -> Change:
     return decode_security(path, value)
 
 
-def _checks(decision: Decision[Any], versions: dict[str, int]) -> list[Check]:
+def _checks(decision: MetadataDecision[Any], versions: dict[str, int]) -> list[Check]:
     return [Check(path, versions.get(path)) for path in map(paths.broker_path, decision.brokers)]
 
 

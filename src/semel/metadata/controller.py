@@ -45,7 +45,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[Result]):
+class MetadataDecision(Generic[Result]):
     """The changes to commit, all at once, and the results to return once they are committed."""
 
     changes: tuple[Change, ...]
@@ -96,13 +96,13 @@ class TopicResult:
 
 def create_topics(
     image: ClusterImage, topics: Sequence[NewTopic], *, policy: TopicPolicy, new_id: Callable[[], UUID]
-) -> Decision[TopicResult]:
+) -> MetadataDecision[TopicResult]:
     """Create topics. A name that is in the request twice is refused, with one result."""
     asked = Counter(topic.name for topic in topics)
     decision = _Draft(image)
     if sum(_partitions_asked(topic, policy) for topic in topics) > PARTITIONS_PER_REQUEST_MAX:
         too_many = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-        return Decision((), tuple(TopicResult(name, refusal=too_many) for name in asked))
+        return MetadataDecision((), tuple(TopicResult(name, refusal=too_many) for name in asked))
     for name, times in asked.items():
         if times > 1:
             decision.refuse(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
@@ -120,7 +120,7 @@ def create_topics(
 
 def delete_topics(
     image: ClusterImage, topics: Sequence[TopicToDelete], *, policy: TopicPolicy
-) -> Decision[TopicResult]:
+) -> MetadataDecision[TopicResult]:
     """Delete topics by name or id. A topic that is in the request twice, by name or by id, is refused each time."""
     found = [_find(image, wanted) for wanted in topics]
     times = Counter(topic.name for topic in found if isinstance(topic, Topic))
@@ -138,12 +138,12 @@ def delete_topics(
                 results.append(TopicResult(topic.name, topic=topic, id=topic.id))
                 continue
         results.append(TopicResult(wanted.name, refusal=refusal, id=wanted.id))
-    return Decision(tuple(changes), tuple(results))
+    return MetadataDecision(tuple(changes), tuple(results))
 
 
 def create_partitions(
     image: ClusterImage, topics: Sequence[NewPartitions], *, policy: TopicPolicy
-) -> Decision[TopicResult]:
+) -> MetadataDecision[TopicResult]:
     """Add partitions to topics. Existing partitions are not changed."""
     asked = Counter(topic.name for topic in topics)
     decision = _Draft(image)
@@ -187,8 +187,8 @@ class _Draft:
     def refuse(self, name: str, error: KafkaError) -> None:
         self._results[name] = TopicResult(name, refusal=Refusal(error.code, error.message))
 
-    def decided(self, order: Mapping[str, int]) -> Decision[TopicResult]:
-        return Decision(tuple(self._changes), tuple(self._results[name] for name in order))
+    def decided(self, order: Mapping[str, int]) -> MetadataDecision[TopicResult]:
+        return MetadataDecision(tuple(self._changes), tuple(self._results[name] for name in order))
 
     def colliding_topic(self, name: str) -> str | None:
         return self.image.colliding_topic(name) or self._names_by_metric.get(name.replace(".", "_"))

@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 from semel.errors import ErrorCode, KafkaError
-from semel.metadata.controller import Decision, Refusal
+from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.image import ClusterImage
 from semel.metadata.security_image import Quotas, QuotasAltered, security_of
 from semel.security.quota_entities import QuotaEntity, Quoted
@@ -78,7 +78,7 @@ class QuotaFilterPart:
     name: str | None = None
 
 
-def alter_client_quotas(image: ClusterImage, entries: Sequence[QuotaEntry]) -> Decision[QuotaResult]:
+def alter_client_quotas(image: ClusterImage, entries: Sequence[QuotaEntry]) -> MetadataDecision[QuotaResult]:
     known = security_of(image).quotas
     asked = Counter(frozenset(entry.parts) for entry in entries)
     changes: list[QuotasAltered] = []
@@ -97,7 +97,7 @@ def alter_client_quotas(image: ClusterImage, entries: Sequence[QuotaEntry]) -> D
             if after != before:
                 changes.append(QuotasAltered(entity, after))
         results.append(QuotaResult(entry.parts, refusal))
-    return Decision(tuple(changes), tuple(results))
+    return MetadataDecision(tuple(changes), tuple(results))
 
 
 def describe_client_quotas(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from semel.errors import ErrorCode
-from semel.metadata.controller import Decision, Refusal
+from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.image import ClusterImage
 from semel.metadata.security_image import Credentials, SecurityChange, UserAltered, UserSecretMade, security_of
 from semel.security.sasl.scram import ITERATIONS_MIN, MECHANISMS
@@ -61,7 +61,7 @@ class UserDescription:
 
 def alter_users(
     image: ClusterImage, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], *, new_secret: bytes
-) -> Decision[UserResult]:
+) -> MetadataDecision[UserResult]:
     """AlterUserScramCredentials. ``new_secret`` becomes the cluster's secret if it has none yet (``unknown_users``)."""
     known = security_of(image)
     refusals: dict[str, Refusal | None] = {}
@@ -82,7 +82,7 @@ def alter_users(
     if changes and known.user_secret is None:
         assert len(new_secret) >= SECRET_BYTES
         changes.append(UserSecretMade(new_secret))
-    return Decision(tuple(changes), tuple(UserResult(user, refusal) for user, refusal in refusals.items()))
+    return MetadataDecision(tuple(changes), tuple(UserResult(user, refusal) for user, refusal in refusals.items()))
 
 
 def describe_users(image: ClusterImage, names: Sequence[str]) -> list[UserDescription]:

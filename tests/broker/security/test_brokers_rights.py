@@ -11,7 +11,7 @@ from semel import blocking
 from semel.broker.cluster.connection_names import ConnectionName
 from semel.broker.config.authorization_config import STANDARD_AUTHORIZER
 from semel.errors import ErrorCode
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import ClusterImage
 from semel.metadata.security_image import AclsAltered
 from semel.security.acls import CLUSTER_NAME, AclRule, ResourcePattern
@@ -40,8 +40,8 @@ def allow_anonymous(cluster: Cluster, operation: AclOperation, kind: AclResource
     pattern = ResourcePattern(kind, AclPatternType.LITERAL, name)
     rule = AclRule("User:ANONYMOUS", "*", operation, AclPermission.ALLOW)
 
-    def decide(image: ClusterImage) -> Decision[None]:
-        return Decision((AclsAltered(pattern, frozenset({rule})),), ())
+    def decide(image: ClusterImage) -> MetadataDecision[None]:
+        return MetadataDecision((AclsAltered(pattern, frozenset({rule})),), ())
 
     nodes = [broker.served.node for broker in cluster.brokers.values()]
 

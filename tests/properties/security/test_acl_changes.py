@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from semel.errors import ErrorCode
 from semel.metadata.acl_changes import AclResult, create_acls, delete_acls, describe_acls
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import ClusterImage
 from semel.metadata.security_image import AclsAltered, security_of
 from semel.security.acls import AclBinding, AclFilter
@@ -98,7 +98,7 @@ def is_matched(matching: AclFilter, binding: AclBinding) -> bool:
     return binding.resource_name == "*"
 
 
-def applied(image: ClusterImage, decision: Decision[AclResult]) -> ClusterImage:
+def applied(image: ClusterImage, decision: MetadataDecision[AclResult]) -> ClusterImage:
     """After the changes, of which there is one for each pattern at most."""
     patterns = Counter(change.pattern for change in decision.changes if isinstance(change, AclsAltered))
     assert len(patterns) == len(decision.changes)

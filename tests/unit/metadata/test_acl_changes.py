@@ -6,7 +6,7 @@ import pytest
 
 from semel.errors import ErrorCode, KafkaError
 from semel.metadata.acl_changes import COMPARISONS_MAX, AclResult, create_acls, delete_acls, describe_acls
-from semel.metadata.controller import Decision, Refusal
+from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.image import ClusterImage
 from semel.metadata.security_image import AclsAltered
 from semel.security.acls import AclBinding, AclFilter
@@ -45,7 +45,7 @@ COLON_MISSING = (
 )
 def test_a_bad_binding_is_refused_and_the_good_one_beside_it_is_not(binding: AclBinding, message: str) -> None:
     good = AclBinding(TOPIC, "orders", "User:alice", READ)
-    assert create_acls(NOTHING, [binding, good]) == Decision(
+    assert create_acls(NOTHING, [binding, good]) == MetadataDecision(
         (AclsAltered(good.pattern, frozenset({good.rule})),),
         (AclResult(refusal=Refusal(ErrorCode.INVALID_REQUEST, message)), AclResult()),
     )
@@ -73,7 +73,7 @@ def test_rules_of_one_pattern_are_one_change_and_a_rule_that_is_there_is_none() 
 
     decision = create_acls(image, [write, read, write])
 
-    assert decision == Decision(
+    assert decision == MetadataDecision(
         (AclsAltered(read.pattern, frozenset({read.rule, write.rule})),), (AclResult(), AclResult(), AclResult())
     )
     assert create_acls(image.apply(decision.changes), [read, write]).changes == ()

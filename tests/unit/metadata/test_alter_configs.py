@@ -22,7 +22,7 @@ from semel.metadata.alter_configs import (
     alter_configs,
     incremental_alter_configs,
 )
-from semel.metadata.controller import Decision, Refusal, TopicPolicy
+from semel.metadata.controller import MetadataDecision, Refusal, TopicPolicy
 from semel.metadata.image import (
     Broker,
     BrokerConfigsAltered,
@@ -76,11 +76,13 @@ BROKER = Resource(ResourceType.BROKER, "1")
 ALL_BROKERS = Resource(ResourceType.BROKER, "")
 
 
-def alter(resource: Resource, *alterations: Alteration, policy: ConfigPolicy = POLICY) -> Decision[ConfigResult]:
+def alter(
+    resource: Resource, *alterations: Alteration, policy: ConfigPolicy = POLICY
+) -> MetadataDecision[ConfigResult]:
     return incremental_alter_configs(IMAGE, [(resource, alterations)], policy=policy)
 
 
-def topic_configs(decision: Decision[ConfigResult]) -> Mapping[str, str]:
+def topic_configs(decision: MetadataDecision[ConfigResult]) -> Mapping[str, str]:
     (change,) = decision.changes
     assert isinstance(change, TopicAltered)
     return change.topic.configs
@@ -120,7 +122,7 @@ def test_single_settings_of_a_topic_are_altered_and_the_others_stay(
     ],
 )
 def test_what_changes_nothing_is_no_change(alteration: Alteration) -> None:
-    assert alter(TOPIC, alteration) == Decision((), (ConfigResult(TOPIC),))
+    assert alter(TOPIC, alteration) == MetadataDecision((), (ConfigResult(TOPIC),))
 
 
 def test_appending_to_a_list_that_is_not_set_begins_with_the_brokers_default() -> None:
@@ -143,7 +145,9 @@ def test_a_full_alteration_forgets_what_it_does_not_name() -> None:
 @pytest.mark.parametrize(("resource", "node_id"), [(BROKER, 1), (ALL_BROKERS, None)])
 def test_a_broker_or_all_of_them_are_altered(resource: Resource, node_id: int | None) -> None:
     decision = alter(resource, Alteration("max.connections", AlterKind.SET, "9"))
-    assert decision == Decision((BrokerConfigsAltered(node_id, {"max.connections": "9"}),), (ConfigResult(resource),))
+    assert decision == MetadataDecision(
+        (BrokerConfigsAltered(node_id, {"max.connections": "9"}),), (ConfigResult(resource),)
+    )
 
 
 def test_appending_to_a_brokers_list_begins_with_what_it_was_started_with() -> None:
@@ -245,7 +249,7 @@ def test_appending_to_a_brokers_list_begins_with_what_it_was_started_with() -> N
 def test_an_alteration_that_cannot_be_is_refused(
     resource: Resource, alteration: Alteration, code: ErrorCode, message: str
 ) -> None:
-    assert alter(resource, alteration) == Decision((), (ConfigResult(resource, Refusal(code, message)),))
+    assert alter(resource, alteration) == MetadataDecision((), (ConfigResult(resource, Refusal(code, message)),))
 
 
 def test_a_resource_with_one_bad_alteration_is_left_as_it_was_and_the_others_are_altered() -> None:
@@ -288,7 +292,7 @@ def test_a_brokers_settings_are_judged_together_with_what_holds_for_all(resource
     wanted = [Alteration("log.cleanup.policy", AlterKind.SET, "compact")]
     decision = incremental_alter_configs(image, [(resource, wanted)], policy=policy)
     refusal = Refusal(ErrorCode.INVALID_REQUEST, "that cannot be meant")
-    assert decision == Decision((), (ConfigResult(resource, refusal),))
+    assert decision == MetadataDecision((), (ConfigResult(resource, refusal),))
     image = image.apply([BrokerConfigsAltered(None, {})])
     assert incremental_alter_configs(image, [(resource, wanted)], policy=policy).results == (ConfigResult(resource),)
 
@@ -316,7 +320,7 @@ texts: Any = st.dictionaries(
 def test_altering_setting_by_setting_reaches_what_a_full_alteration_sets(
     first: dict[str, str], second: dict[str, str]
 ) -> None:
-    def applied(image: ClusterImage, decision: Decision[ConfigResult]) -> ClusterImage:
+    def applied(image: ClusterImage, decision: MetadataDecision[ConfigResult]) -> ClusterImage:
         return image.apply(decision.changes)
 
     image = applied(IMAGE, alter_configs(IMAGE, [(TOPIC, first)], policy=POLICY))

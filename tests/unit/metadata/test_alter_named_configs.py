@@ -16,7 +16,7 @@ from semel.metadata.alter_configs import (
     alter_configs,
     incremental_alter_configs,
 )
-from semel.metadata.controller import Decision, Refusal, TopicPolicy
+from semel.metadata.controller import MetadataDecision, Refusal, TopicPolicy
 from semel.metadata.image import ClientMetricsAltered, ClusterImage, GroupConfigsAltered
 from semel.settings import AtLeast, Setting, SettingError, Settings, SettingType
 
@@ -43,14 +43,14 @@ IMAGE = ClusterImage("cluster").apply(
 GROUP, SUBSCRIPTION = Resource(ResourceType.GROUP, "g"), Resource(ResourceType.CLIENT_METRICS, "m")
 
 
-def alter(resource: Resource, *alterations: Alteration) -> Decision[ConfigResult]:
+def alter(resource: Resource, *alterations: Alteration) -> MetadataDecision[ConfigResult]:
     return incremental_alter_configs(IMAGE, [(resource, alterations)], policy=POLICY)
 
 
 def test_a_group_that_does_not_exist_yet_can_have_settings() -> None:
     new = Resource(ResourceType.GROUP, "new")
     decision = alter(new, Alteration(SESSION.name, AlterKind.SET, "51000"))
-    assert decision == Decision((GroupConfigsAltered("new", {SESSION.name: "51000"}),), (ConfigResult(new),))
+    assert decision == MetadataDecision((GroupConfigsAltered("new", {SESSION.name: "51000"}),), (ConfigResult(new),))
 
 
 def test_a_group_without_settings_is_forgotten() -> None:
@@ -107,7 +107,7 @@ def test_what_breaks_a_rule_is_refused(
     resource: Resource, name: str, value: str, code: ErrorCode, message: str
 ) -> None:
     decision = alter(resource, Alteration(name, AlterKind.SET, value))
-    assert decision == Decision((), (ConfigResult(resource, Refusal(code, message)),))
+    assert decision == MetadataDecision((), (ConfigResult(resource, Refusal(code, message)),))
 
 
 def test_a_null_value_is_refused() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from semel.errors import DecodeError, StorageError
 from semel.metadata import paths
 from semel.metadata.cluster import ClusterMetadata
-from semel.metadata.controller import Decision, NewTopic, TopicPolicy, TopicResult, create_topics
+from semel.metadata.controller import MetadataDecision, NewTopic, TopicPolicy, TopicResult, create_topics
 from semel.metadata.embedded import EmbeddedStore
 from semel.metadata.image import (
     Broker,
@@ -43,8 +43,8 @@ def topic(name: str = "orders", *, number: int = 1, partitions: int = 1, **confi
     return Topic(name, UUID(int=number), (STATE,) * partitions, configs)
 
 
-def decided(*changes: Change) -> Decision[object]:
-    return Decision(changes, ())
+def decided(*changes: Change) -> MetadataDecision[object]:
+    return MetadataDecision(changes, ())
 
 
 async def load(store: EmbeddedStore) -> ClusterMetadata:
@@ -134,7 +134,7 @@ def test_changes_that_arrive_together_are_decided_one_after_the_other() -> None:
         cluster = await load(store)
         await cluster.change(lambda _: decided(BrokerRegistered(HERE)))
 
-        def create(image: ClusterImage) -> Decision[TopicResult]:
+        def create(image: ClusterImage) -> MetadataDecision[TopicResult]:
             ids = iter([UUID(int=len(image.topics) + 1)])
             return create_topics(image, [NewTopic("orders")], policy=TopicPolicy(), new_id=lambda: next(ids))
 
@@ -150,7 +150,7 @@ def test_two_topics_that_may_not_both_be_are_not_both_created_though_they_come_t
         cluster = await load(store)
         await cluster.change(lambda _: decided(BrokerRegistered(HERE)))
 
-        def create(name: str, number: int) -> Callable[[ClusterImage], Decision[TopicResult]]:
+        def create(name: str, number: int) -> Callable[[ClusterImage], MetadataDecision[TopicResult]]:
             return lambda image: create_topics(
                 image, [NewTopic(name)], policy=TopicPolicy(), new_id=lambda: UUID(int=number)
             )
@@ -167,7 +167,7 @@ def test_a_decision_without_changes_touches_no_disk() -> None:
     async def use(store: EmbeddedStore) -> None:
         cluster = await load(store)
         syncs, image = disk.statistics.syncs, cluster.image
-        assert await cluster.change(lambda _: Decision((), ("nothing",))) == Decision((), ("nothing",))
+        assert await cluster.change(lambda _: MetadataDecision((), ("nothing",))) == MetadataDecision((), ("nothing",))
         assert (disk.statistics.syncs, cluster.image) == (syncs, image)
 
     with_store(use, disk)
@@ -191,7 +191,7 @@ def test_when_another_process_was_faster_the_decision_is_taken_again() -> None:
         await theirs.change(lambda _: decided(TopicCreated(topic(number=7)), BrokerRegistered(HERE)))
         asked: list[list[str]] = []
 
-        def decide(image: ClusterImage) -> Decision[object]:
+        def decide(image: ClusterImage) -> MetadataDecision[object]:
             asked.append(list(image.topics))
             if "orders" in image.topics:
                 return decided(TopicAltered(topic(number=7, partitions=2)))

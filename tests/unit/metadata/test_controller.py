@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from semel.errors import ErrorCode
 from semel.metadata.controller import (
-    Decision,
+    MetadataDecision,
     NewPartitions,
     NewTopic,
     Refusal,
@@ -47,11 +47,11 @@ def numbered() -> Any:
     return lambda: UUID(int=next(numbers))
 
 
-def create(image: ClusterImage, *topics: NewTopic, **policy: Any) -> Decision[TopicResult]:
+def create(image: ClusterImage, *topics: NewTopic, **policy: Any) -> MetadataDecision[TopicResult]:
     return create_topics(image, topics, policy=TopicPolicy(**policy), new_id=numbered())
 
 
-def refused(decision: Decision[TopicResult]) -> list[tuple[ErrorCode, str] | None]:
+def refused(decision: MetadataDecision[TopicResult]) -> list[tuple[ErrorCode, str] | None]:
     return [(result.refusal.code, result.refusal.message) if result.refusal else None for result in decision.results]
 
 
@@ -148,7 +148,7 @@ MANUAL = "A manual partition assignment was specified, but"
 )
 def test_a_topic_that_cannot_be_is_refused_as_kafka_refuses_it(wanted: NewTopic, code: ErrorCode, message: str) -> None:
     decision = create(image_with("old", "p.q"), wanted)
-    assert decision == Decision((), (TopicResult(wanted.name, refusal=Refusal(code, message)),))
+    assert decision == MetadataDecision((), (TopicResult(wanted.name, refusal=Refusal(code, message)),))
 
 
 def test_one_bad_topic_leaves_the_others_alone_and_answers_keep_their_order() -> None:
@@ -281,7 +281,7 @@ def test_a_growth_that_cannot_be_is_refused_as_kafka_refuses_it(
     wanted: NewPartitions, code: ErrorCode, message: str
 ) -> None:
     decision = create_partitions(image_with("a", partitions=2), [wanted], policy=TopicPolicy(partitions_max=100))
-    assert decision == Decision((), (TopicResult(wanted.name, refusal=Refusal(code, message)),))
+    assert decision == MetadataDecision((), (TopicResult(wanted.name, refusal=Refusal(code, message)),))
 
 
 def test_a_topic_that_is_to_grow_twice_in_a_request_does_not() -> None:

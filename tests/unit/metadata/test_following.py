@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from semel.metadata.cluster import ClusterMetadata
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import (
     Broker,
     BrokerConfigsAltered,
@@ -44,7 +44,7 @@ async def cluster(world: World, name: str) -> ClusterMetadata:
 
 
 async def change(metadata: ClusterMetadata, *changes: Change) -> None:
-    await metadata.change(lambda image: Decision(changes, ()))
+    await metadata.change(lambda image: MetadataDecision(changes, ()))
 
 
 def same(one: ClusterImage, other: ClusterImage) -> bool:
@@ -120,10 +120,10 @@ def test_images_are_equal_in_the_end_whatever_breaks(seed: int) -> None:
         chance = world.simulation.random("changes")
         network = world.simulation.network
 
-        def create_or_delete(name: str, number: int, image: ClusterImage) -> Decision[None]:
+        def create_or_delete(name: str, number: int, image: ClusterImage) -> MetadataDecision[None]:
             known = image.topics.get(name)
             made: Change = TopicCreated(topic(name, number=number)) if known is None else TopicDeleted(known)
-            return Decision((made,), ())
+            return MetadataDecision((made,), ())
 
         async def work(metadata: ClusterMetadata, base: int) -> None:
             for number in range(20):

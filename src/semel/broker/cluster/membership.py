@@ -20,7 +20,7 @@ from semel.broker.cluster.shared_metadata import node_id_taken_message
 from semel.broker.node import Node
 from semel.broker.partitions.partition_lifecycle import PartitionLifecycle
 from semel.errors import StorageError
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.election import PARTITIONS_PER_COMMIT, leave_isr, resign
 from semel.metadata.image import (
     Broker,
@@ -115,13 +115,13 @@ class Membership:
         except StorageError as error:
             logger.warning("the partitions that this broker leads could not be given to others: %s", error)
 
-    def _resign(self, image: ClusterImage) -> Decision[None]:
+    def _resign(self, image: ClusterImage) -> MetadataDecision[None]:
         """Decide one commit of the resignation. The last one removes the registration, so that no leader adds this
         broker to an in-sync set again."""
         changes = self._fitting(resign(image, self._node_id, partitions_max=PARTITIONS_PER_COMMIT))
         if not changes and self._is_registered(image):
             changes = (BrokerUnregistered(self._node_id),)
-        return Decision(changes, ())
+        return MetadataDecision(changes, ())
 
     async def leave(self) -> None:
         """End the membership. A registration that is still there ends with the session."""
@@ -166,11 +166,11 @@ class Membership:
         could add this broker to a set again."""
         cluster = self._node.cluster
 
-        def unregister(image: ClusterImage) -> Decision[None]:
+        def unregister(image: ClusterImage) -> MetadataDecision[None]:
             known = image.brokers.get(self._node_id)
-            return Decision(() if known is None else (BrokerUnregistered(self._node_id),), ())
+            return MetadataDecision(() if known is None else (BrokerUnregistered(self._node_id),), ())
 
-        def leave(image: ClusterImage) -> Decision[None]:
+        def leave(image: ClusterImage) -> MetadataDecision[None]:
             lost = self._lost
             changes = leave_isr(
                 image,
@@ -178,7 +178,7 @@ class Membership:
                 lambda topic, index: TopicPartition(topic, index) not in lost,
                 partitions_max=PARTITIONS_PER_COMMIT,
             )
-            return Decision(self._fitting(changes), ())
+            return MetadataDecision(self._fitting(changes), ())
 
         await cluster.change(unregister)
         while (await cluster.change(leave)).changes:
@@ -194,7 +194,7 @@ class Membership:
         if known is not None and known.directory_id != own.directory_id:
             raise StorageError(node_id_taken_message(known, own.directory_id))
 
-    def _raise_epochs(self, image: ClusterImage, raised: set[str]) -> Decision[None]:
+    def _raise_epochs(self, image: ClusterImage, raised: set[str]) -> MetadataDecision[None]:
         """Raise the leader epochs of the partitions that this broker leads, of as many topics as fit into a commit."""
         changes: list[Change] = []
         room = PARTITIONS_PER_COMMIT
@@ -205,19 +205,19 @@ class Membership:
             if room < 0 and changes:
                 break
             changes.append(TopicAltered(_with_raised_epochs(topic, self._node_id)))
-        return Decision(self._fitting(changes), ())
+        return MetadataDecision(self._fitting(changes), ())
 
     def _fitting(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         return self._node.cluster.fitting(changes)
 
-    def _register(self, image: ClusterImage) -> Decision[None]:
+    def _register(self, image: ClusterImage) -> MetadataDecision[None]:
         self._refuse_stranger(image)
-        return Decision((BrokerRegistered(self._registration()),), ())
+        return MetadataDecision((BrokerRegistered(self._registration()),), ())
 
-    def _control_if_no_broker_does(self, image: ClusterImage) -> Decision[None]:
+    def _control_if_no_broker_does(self, image: ClusterImage) -> MetadataDecision[None]:
         if image.controller_id in image.brokers or not self._is_registered(image):
-            return Decision((), ())
-        return Decision((ControllerChanged(self._node_id),), ())
+            return MetadataDecision((), ())
+        return MetadataDecision((ControllerChanged(self._node_id),), ())
 
     # Staying
 

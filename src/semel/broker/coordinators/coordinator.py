@@ -22,7 +22,7 @@ from semel.broker.partitions.partitions import Partition
 from semel.coordinator.decision import Waiter
 from semel.coordinator.partitioning import partition_for
 from semel.errors import ErrorCode
-from semel.metadata.controller import Decision, TopicResult, create_topics
+from semel.metadata.controller import MetadataDecision, TopicResult, create_topics
 from semel.metadata.image import Broker, ClusterImage, TopicAltered
 from semel.types import ProducerIdentity
 
@@ -169,9 +169,9 @@ class Coordinator(Generic[AnyShard]):
     async def _create_topic(self) -> bool:
         node = self._node
 
-        def decide(image: ClusterImage) -> Decision[TopicResult]:
+        def decide(image: ClusterImage) -> MetadataDecision[TopicResult]:
             if self.topic in image.topics:
-                return Decision((), ())  # Created meanwhile, for another client.
+                return MetadataDecision((), ())  # Created meanwhile, for another client.
             wanted = internal_topic(self.topic, node.config)
             return create_topics(image, [wanted], policy=node.topic_policy(), new_id=node.new_topic_id)
 
@@ -227,8 +227,8 @@ class Coordinator(Generic[AnyShard]):
             self.load(led)
 
 
-def _with_higher_epoch(image: ClusterImage, topic_name: str, partition: int) -> Decision[None]:
+def _with_higher_epoch(image: ClusterImage, topic_name: str, partition: int) -> MetadataDecision[None]:
     topic = image.topics[topic_name]
     states = list(topic.partitions)
     states[partition] = replace(states[partition], leader_epoch=states[partition].leader_epoch + 1)
-    return Decision((TopicAltered(replace(topic, partitions=tuple(states))),), ())
+    return MetadataDecision((TopicAltered(replace(topic, partitions=tuple(states))),), ())

@@ -14,7 +14,7 @@ from typing import Final
 
 from semel.broker.node import Node
 from semel.errors import StorageError
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.election import PARTITIONS_PER_COMMIT, elect
 from semel.metadata.image import (
     BrokerRegistered,
@@ -85,7 +85,7 @@ class Elections:
         while (decided := await cluster.change(self._decide)).changes:
             self.held += sum(decided.results)
 
-    def _decide(self, image: ClusterImage) -> Decision[int]:
+    def _decide(self, image: ClusterImage) -> MetadataDecision[int]:
         changes = self._node.cluster.fitting(elect(image, partitions_max=PARTITIONS_PER_COMMIT))
         moved = sum(
             before.leader != after.leader
@@ -93,14 +93,14 @@ class Elections:
             if isinstance(change, TopicAltered)
             for before, after in zip(image.topics[change.topic.name].partitions, change.topic.partitions, strict=True)
         )
-        return Decision(changes, (moved,))
+        return MetadataDecision(changes, (moved,))
 
 
-def _without(image: ClusterImage, gone: dict[int, int]) -> Decision[None]:
+def _without(image: ClusterImage, gone: dict[int, int]) -> MetadataDecision[None]:
     changes: list[Change] = []
     for node_id, epoch in gone.items():
         known = image.brokers.get(node_id)
         if known is not None and known.epoch == epoch:
             logger.warning("broker %d refuses connections: its partitions are given to others", node_id)
             changes.append(BrokerUnregistered(node_id))
-    return Decision(tuple(changes), ())
+    return MetadataDecision(tuple(changes), ())

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.errors import StorageError
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.election import leave_isr
 from semel.metadata.image import BrokerRegistered, Change, ClusterImage, PartitionState, TopicAltered
 from semel.types import TopicPartition
@@ -127,13 +127,13 @@ class InSyncChanges:
         leaving, self._given_up = self._given_up, {}
         cluster = self._node.cluster
 
-        def decide(image: ClusterImage) -> Decision[None]:
+        def decide(image: ClusterImage) -> MetadataDecision[None]:
             def stays(topic: str, index: int) -> bool:
                 state = image.partition(topic, index)
                 # The last in-sync replica stays in the set: only its disk has all acknowledged records.
                 return TopicPartition(topic, index) not in leaving or state is None or len(state.isr) == 1
 
-            return Decision(cluster.fitting(leave_isr(image, self._node.config.node_id, stays)), ())
+            return MetadataDecision(cluster.fitting(leave_isr(image, self._node.config.node_id, stays)), ())
 
         try:
             while (await cluster.change(decide)).changes:
@@ -200,7 +200,7 @@ def _broker_epochs(image: ClusterImage) -> dict[int, int]:
     return {node_id: broker.epoch for node_id, broker in image.brokers.items()}
 
 
-def _decide(image: ClusterImage, proposals: Iterable[_Proposal], node_id: int) -> Decision[int]:
+def _decide(image: ClusterImage, proposals: Iterable[_Proposal], node_id: int) -> MetadataDecision[int]:
     """Decide the changes of the partitions whose term goes on and whose in-sync set is the one that was examined.
 
     A broker that has registered again since its last Fetch may have lost its disk, so it must not join by that Fetch.
@@ -230,4 +230,4 @@ def _decide(image: ClusterImage, proposals: Iterable[_Proposal], node_id: int) -
         topic = image.topics[name]
         partitions = tuple(changed_states.get(index, state) for index, state in enumerate(topic.partitions))
         changes.append(TopicAltered(replace(topic, partitions=partitions)))
-    return Decision(tuple(changes), (sum(map(len, by_topic.values())),), brokers=tuple(joining))
+    return MetadataDecision(tuple(changes), (sum(map(len, by_topic.values())),), brokers=tuple(joining))

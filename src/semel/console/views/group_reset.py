@@ -14,7 +14,7 @@ from semel.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class OffsetChange:
     partition: TopicPartition
     before: int | None
     after: int
@@ -80,7 +80,7 @@ def _which(topic: str) -> list[str]:
     return option("--topic", topic) if topic else ["--all-topics"]
 
 
-def _moves(visit: Visit, group: str, topic: str, to: ResetTo, number: int | None) -> list[Move]:
+def _moves(visit: Visit, group: str, topic: str, to: ResetTo, number: int | None) -> list[OffsetChange]:
     admin = visit.connection.admin
     current = admin.groups.list_offsets(group)
     partitions = sorted(current)
@@ -91,6 +91,6 @@ def _moves(visit: Visit, group: str, topic: str, to: ResetTo, number: int | None
     except ValueError as error:
         raise InvalidRequest(str(error)) from None
     return [
-        Move(partition, current[partition].offset if partition in current else None, after)
+        OffsetChange(partition, current[partition].offset if partition in current else None, after)
         for partition, after in sorted(wanted.items())
     ]

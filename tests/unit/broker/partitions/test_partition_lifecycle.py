@@ -23,7 +23,7 @@ from semel.broker.partitions.partitions import LedPartitions
 from semel.broker.turns import Turns
 from semel.log.directory import LogDirectory
 from semel.log.durability.checkpoints import MetaProperties
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import (
     Change,
     ClusterImage,
@@ -332,14 +332,14 @@ def test_a_topic_is_made_when_the_logs_of_a_former_one_of_its_name_are_gone(name
     async def settled() -> None:
         node.deleting.clear()
 
-    async def change(decide: Callable[[Any], Decision[str]]) -> Decision[str]:
+    async def change(decide: Callable[[Any], MetadataDecision[str]]) -> MetadataDecision[str]:
         decision = decide(None)
         committed.append("again" in node.deleting)
         return decision
 
     node.settled, node.cluster = settled, SimpleNamespace(change=change)
     node._decide = lambda decide, image: Node._decide(node, decide, image)
-    decision = Decision((TopicCreated(topic(name, 1)),), ("made",))
+    decision = MetadataDecision((TopicCreated(topic(name, 1)),), ("made",))
     results = asyncio.run(Node.change(node, lambda image: decision, unstored=lambda refusal: []))
     assert results == ("made",)
     assert committed == [name == "other"], "another name need not wait"

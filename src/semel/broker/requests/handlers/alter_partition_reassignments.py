@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.errors import ErrorCode, KafkaError
-from semel.metadata.controller import Decision, Refusal
+from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.image import ClusterImage
 from semel.metadata.placement import reordered
 from semel.types import TopicPartition
@@ -54,9 +54,9 @@ async def alter_partition_reassignments(
 
 def _decide(
     image: ClusterImage, topic_partition: TopicPartition, replicas: tuple[int, ...] | None
-) -> Decision[_Outcome]:
+) -> MetadataDecision[_Outcome]:
     try:
         changes = reordered(image, topic_partition, replicas)
     except KafkaError as error:
-        return Decision((), (_Outcome(Refusal(error.code, error.message)),))
-    return Decision(changes, (_Outcome(),))
+        return MetadataDecision((), (_Outcome(Refusal(error.code, error.message)),))
+    return MetadataDecision(changes, (_Outcome(),))

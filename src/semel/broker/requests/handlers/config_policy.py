@@ -11,7 +11,7 @@ from semel.broker.config.group_overrides import GROUP_SETTINGS, check_group_over
 from semel.broker.node import Node
 from semel.errors import ErrorCode, KafkaError
 from semel.metadata.alter_configs import ConfigPolicy, ConfigResult, KindPolicy, Resource
-from semel.metadata.controller import Decision
+from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import ClusterImage
 from semel.wire.messages.alter_configs import AlterConfigsResourceResponse
 
@@ -36,7 +36,7 @@ def check_own_loggers(node_id: int, name: str) -> None:
 
 async def altered_configs(
     node: Node,
-    decide: Callable[[ClusterImage], Decision[ConfigResult]],
+    decide: Callable[[ClusterImage], MetadataDecision[ConfigResult]],
     resources: Sequence[Resource],
     *,
     validate_only: bool,

@@ -12,7 +12,7 @@ from typing import Final
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.errors import ErrorCode, KafkaError
-from semel.metadata.controller import Decision, Refusal
+from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.election import prefer, unclean
 from semel.metadata.image import ClusterImage, TopicAltered
 from semel.types import TopicPartition
@@ -71,11 +71,11 @@ def _all(image: ClusterImage, election_type: int) -> list[TopicPartition]:
     ]
 
 
-def _decide(image: ClusterImage, topic_partition: TopicPartition, election_type: int) -> Decision[_Outcome]:
+def _decide(image: ClusterImage, topic_partition: TopicPartition, election_type: int) -> MetadataDecision[_Outcome]:
     decided = unclean(image, *topic_partition) if election_type == UNCLEAN else _preferred(image, topic_partition)
     if isinstance(decided, KafkaError):
-        return Decision((), (_Outcome(topic_partition, Refusal(decided.code, str(decided))),))
-    return Decision((decided,), (_Outcome(topic_partition),))
+        return MetadataDecision((), (_Outcome(topic_partition, Refusal(decided.code, str(decided))),))
+    return MetadataDecision((decided,), (_Outcome(topic_partition),))
 
 
 def _preferred(image: ClusterImage, topic_partition: TopicPartition) -> TopicAltered | KafkaError:

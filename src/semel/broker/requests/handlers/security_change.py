@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from semel.broker.node import Node
 from semel.metadata.acl_changes import TOO_LARGE
-from semel.metadata.controller import Decision, Refusal
+from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.image import ClusterImage
 
 Result = TypeVar("Result")
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 async def change_security(
     node: Node,
-    decide: Callable[[ClusterImage], Decision[Result]],
+    decide: Callable[[ClusterImage], MetadataDecision[Result]],
     *,
     refused: Callable[[Refusal], Sequence[Result]],
     validate_only: bool = False,
@@ -25,10 +25,10 @@ async def change_security(
     ``refused`` makes the results if nothing can be changed: the store failed, or the changes do not fit one commit.
     """
 
-    def decide_one_commit(image: ClusterImage) -> Decision[Result]:
+    def decide_one_commit(image: ClusterImage) -> MetadataDecision[Result]:
         decision = decide(image)
         if node.cluster.fits_one_commit(decision.changes):
             return decision
-        return Decision((), tuple(refused(TOO_LARGE)))
+        return MetadataDecision((), tuple(refused(TOO_LARGE)))
 
     return await node.change(decide_one_commit, validate_only=validate_only, unstored=refused)
