@@ -10,13 +10,12 @@ from random import SystemRandom
 
 from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.endpoints import Address
 from semel.cli.running import run_broker
 from semel.clock import SystemClock
 from semel.log.disk import SystemDisk, SystemFile
 from semel.log.worker import ThreadWorker
 from semel.net.network import SystemNetwork
-from semel.types import Buffer
+from semel.types import Address, Buffer
 
 
 class HangingDisk(SystemDisk):

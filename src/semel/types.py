@@ -27,6 +27,16 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class Address(NamedTuple):
+    """The host and port of a listener. The text form has an IPv6 address in brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
 class ProducerIdentity(NamedTuple):
     """A producer id and its epoch, which an idempotent producer puts into its batches and requests."""
 

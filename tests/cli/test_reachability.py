@@ -13,9 +13,10 @@ import pytest
 from semel.cli.exits import Exit
 from semel.cli.main import main
 from semel.cli.reachability import await_broker
-from semel.client.config.common import Address, addresses
+from semel.client.config.common import addresses
 from semel.errors import TimedOut
 from semel.testing import Broker
+from semel.types import Address
 from tools.patience import PATIENCE_S
 
 

@@ -20,10 +20,10 @@ from semel.blocking import Consumer, Producer
 from semel.cli.commands import trace
 from semel.cli.exits import Exit
 from semel.cli.main import main
-from semel.client.config.common import Address
 from semel.testing import Broker, Cluster, certificate
 from semel.testing.tracing.proxy import Proxy
 from semel.testing.tracing.wire_trace import WireEvent, WireEventKind, WireTrace
+from semel.types import Address
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import encode_response
 from semel.wire.messages.api_versions import ApiVersionsRequest

@@ -22,13 +22,12 @@ from random import Random
 
 from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.endpoints import Address
 from semel.errors import ErrorCode, StorageError
 from semel.log.disk import read_file
 from semel.testing.simulation import Simulation, run
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.host import VirtualHost
-from semel.types import TopicPartition
+from semel.types import Address, TopicPartition
 from tests.simulation import kept_state
 from tests.simulation.damaged_directory import damage, files
 from tests.simulation.kept_state import PAYMENTS, PLAIN, UNDECIDED, Answer, Damaged, Identity, Kept, Writer

@@ -8,10 +8,9 @@ from typing import Protocol
 
 from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.endpoints import Address
 from semel.errors import ErrorCode
 from semel.testing.simulation import Simulation
-from semel.types import TopicPartition
+from semel.types import Address, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.simulation.wire_client import WireClient

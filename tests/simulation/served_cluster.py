@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.endpoints import Address
 from semel.errors import StorageError
 from semel.metadata import paths
 from semel.metadata.image import ClusterImage
@@ -15,7 +14,7 @@ from semel.testing.simulation import Simulation
 from semel.testing.zookeeper.ensemble import Ensemble
 from semel.testing.zookeeper.server import ModelServer
 from semel.testing.zookeeper.session import ModelSession
-from semel.types import TopicPartition
+from semel.types import Address, TopicPartition
 from tests.simulation.cluster_laws import ClusterLaws
 from tests.simulation.in_sync_laws import InSyncLaws
 from tests.simulation.wire_client import WireClient

@@ -18,12 +18,11 @@ import pytest
 
 from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.endpoints import Address
 from semel.errors import ErrorCode
 from semel.testing.simulation import Simulation, seeds, simulate
 from semel.testing.virtual.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
 from semel.testing.virtual.host import VirtualHost
-from semel.types import TopicPartition
+from semel.types import Address, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -7,8 +7,8 @@ from functools import partial
 
 from semel.broker.broker import STOP_TASKS_SECONDS_MAX, Broker
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.endpoints import Address
 from semel.testing.simulation import Simulation, run
+from semel.types import Address
 from tests.simulation.served_broker import BROKER, CLIENTS, PORT, SETTINGS, create_topic
 from tests.simulation.wire_client import WireClient
 

@@ -22,7 +22,7 @@ from semel.broker.config.broker_config import BrokerConfig
 from semel.broker.config.features import BrokerFeatures
 from semel.broker.config.ignored_settings import note_ignored
 from semel.broker.config.logger_levels import restore
-from semel.broker.endpoints import Address, Endpoints, server_of
+from semel.broker.endpoints import Endpoints, server_of
 from semel.broker.fetch.fetch_sessions import FetchSessions
 from semel.broker.log_lines import guard_log_lines
 from semel.broker.metrics.broker_metrics import measure
@@ -50,7 +50,7 @@ from semel.metadata.image import Broker as RegisteredBroker
 from semel.metadata.image import BrokerRegistered, ClusterImage
 from semel.metadata.producer_id_blocks import claim_producer_ids
 from semel.net.network import Network
-from semel.types import TopicPartition
+from semel.types import Address, TopicPartition
 
 if TYPE_CHECKING:
     from semel.broker.cluster.membership import Membership

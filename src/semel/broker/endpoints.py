@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.config.broker_config import BrokerConfig
 from semel.broker.network.server import Limits, Server
@@ -21,20 +21,13 @@ from semel.metadata.image import PLAINTEXT, Endpoint
 from semel.metadata.image import Broker as RegisteredBroker
 from semel.net.network import Network
 from semel.settings import SettingError
+from semel.types import Address
 
 if TYPE_CHECKING:
     from semel.broker.security.listeners import Listener, Listeners
     from semel.security.sasl.client import Mechanism
 
 WILDCARD_HOSTS: Final = frozenset({"", "0.0.0.0", "::"})
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Endpoints:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from semel.cli.exits import UsageError
 
 if TYPE_CHECKING:
-    from semel.broker.endpoints import Address
+    from semel.types import Address
 
 
 def parse_address(option: str, text: str) -> Address:
     """Parse ``HOST:PORT``. Raises ``UsageError``, which names the option."""
-    from semel.broker.endpoints import Address
+    from semel.types import Address
 
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")

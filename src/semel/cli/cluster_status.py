@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.reachability import answers
-from semel.client.config.common import Address
 from semel.errors import SemelError
+from semel.types import Address
 
 if TYPE_CHECKING:
     from semel.blocking import Admin

@@ -20,7 +20,7 @@ from semel.errors import ErrorCode, TimedOut
 from semel.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from semel.client.config.common import Address
+    from semel.types import Address
 
 WITHIN_S: Final = 3.5
 _PAUSE_S: Final = 0.1

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
 from semel.broker.config.listener_config import parse_listener
-from semel.broker.endpoints import Address
 from semel.clock import Clock
 from semel.log.disk import Disk, SystemDisk
 from semel.log.worker import ThreadWorker, Worker
@@ -20,6 +19,7 @@ from semel.net.network import SystemNetwork
 from semel.testing.faults import Faults
 from semel.testing.faulty_connection import FaultyNetwork
 from semel.testing.virtual.disk import VirtualDisk
+from semel.types import Address
 
 if TYPE_CHECKING:
     from semel.broker.cluster.shared_metadata import OpenSession

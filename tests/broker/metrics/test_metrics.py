@@ -8,7 +8,6 @@ from random import Random
 
 from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.endpoints import Address
 from semel.broker.metrics.metrics import Metrics
 from semel.broker.metrics.metrics_page import HEAD_BYTES_MAX, MetricsPage
 from semel.clock import SystemClock
@@ -16,6 +15,7 @@ from semel.log.disk import SystemDisk
 from semel.log.worker import ThreadWorker
 from semel.net.network import SystemNetwork
 from semel.testing import broker as fixture
+from semel.types import Address
 from tests.broker.raw_client import RawClient, batch
 from tests.unit.broker.metrics.test_metrics import numbers
 from tools.patience import PATIENCE_S

@@ -14,7 +14,6 @@ import pytest
 
 from semel.broker.broker import Broker as RealBroker
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.endpoints import Address
 from semel.broker.network.request import Request
 from semel.broker.produce.in_place_parser import find
 from semel.broker.requests.handlers.create_topics import create_topics
@@ -26,6 +25,7 @@ from semel.testing.virtual.latency import uniform_ms
 from semel.testing.virtual.loop import VirtualLoop
 from semel.testing.virtual.network import VirtualNetwork
 from semel.testing.virtual.worker import VirtualWorker
+from semel.types import Address
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.codec import decode
 from semel.wire.crc import crc32c

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from semel.broker.broker import Broker
-    from semel.broker.endpoints import Address
+    from semel.types import Address
 
 LISTEN: Final = "127.0.0.1:9092"
 
@@ -127,12 +127,13 @@ def _maker(options: argparse.Namespace) -> tuple[Callable[[asyncio.AbstractEvent
 
     from semel.broker.broker import Broker
     from semel.broker.config.broker_config import BrokerConfig
-    from semel.broker.endpoints import WILDCARD_HOSTS, Address, check_listeners
+    from semel.broker.endpoints import WILDCARD_HOSTS, check_listeners
     from semel.broker.network.descriptors import raised_descriptors
     from semel.clock import SystemClock
     from semel.log.disk import SystemDisk
     from semel.log.worker import ThreadWorker
     from semel.net.network import SystemNetwork
+    from semel.types import Address
 
     overrides = dict(key_and_value("--set", text) for text in options.set)
     if options.data_dir is not None:

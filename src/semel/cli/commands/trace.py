@@ -62,12 +62,11 @@ def add_parser(commands: Subcommands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from semel.client.config.common import Address
     from semel.testing.tracing.proxy import Proxy
     from semel.testing.tracing.wire_trace import WireTrace
     from semel.wire.apis import APIS
 
-    listen, to = (Address(*parse_address(name, getattr(options, name[2:]))) for name in ("--listen", "--to"))
+    listen, to = (parse_address(name, getattr(options, name[2:])) for name in ("--listen", "--to"))
     if not to.host:  # ``:9092``, a broker on this machine.
         to = to._replace(host="127.0.0.1")
     if not to.port:

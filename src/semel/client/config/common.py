@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from semel.client.machine.connection.outages import Outages
 from semel.client.security.config import SECURITY_SETTINGS, SecurityConfig
 from semel.settings import AtLeast, SettingError, Settings, SettingType, declare, declared_in
+from semel.types import Address
 
 BOOLEAN, INT, LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.LONG
 STRING, LIST = SettingType.STRING, SettingType.LIST
@@ -36,14 +37,6 @@ ABSENT: Final = {
 }
 
 T = TypeVar("T")
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def addresses(servers: Sequence[str]) -> tuple[Address, ...]:

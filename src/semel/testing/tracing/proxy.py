@@ -19,11 +19,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from semel.client.config.common import Address
 from semel.testing.faults import Faults
 from semel.testing.faulty_connection import FaultyConnection
 from semel.testing.tracing.wire_observer import WireObserver
 from semel.testing.virtual.frames import FrameSplitter
+from semel.types import Address
 from semel.wire.apis import APIS, Api, ApiKey
 from semel.wire.codec import decoder
 from semel.wire.framing import SIZE_PREFIX_BYTES, decode_response_header, encode_response

@@ -12,7 +12,6 @@ import pytest
 
 from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.endpoints import Address
 from semel.broker.network.request import Request
 from semel.broker.partitions.partitions import Partition
 from semel.broker.requests.handlers.create_topics import create_topics
@@ -24,7 +23,7 @@ from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.loop import VirtualLoop
 from semel.testing.virtual.network import VirtualNetwork
 from semel.testing.virtual.worker import VirtualWorker
-from semel.types import TopicPartition
+from semel.types import Address, TopicPartition
 from semel.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.wire.records import iterate_headers, iterate_records

@@ -7,12 +7,13 @@ import socket
 import pytest
 
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.endpoints import Address, check_listeners
+from semel.broker.endpoints import check_listeners
 from semel.broker.security.listeners import Listener, Listeners, configured_listeners
 from semel.broker.security.listening import advertised_endpoint
 from semel.metadata.image import Endpoint
 from semel.security.security_protocol import SecurityProtocol
 from semel.settings import SettingError
+from semel.types import Address
 
 ZOOKEEPER = "zookeeper.connect=z:2181\n"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from semel.client.config.common import Address
 from semel.client.config.consumer import ConsumerConfig, IsolationLevel, OffsetReset
 from semel.client.config.producer import ProducerConfig
 from semel.settings import SettingError
+from semel.types import Address
 from semel.wire.compression import Codec
 
 SERVERS = {"bootstrap_servers": "one:9092"}

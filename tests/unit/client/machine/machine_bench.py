@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from semel.client.config.common import Address
 from semel.client.machine.connection.actions import Connect, Disconnect, Machine, Send
+from semel.types import Address
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.codec import decode
 from semel.wire.framing import decode_request_header, encode_response

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from semel.client.config.common import Address
 from semel.errors import ErrorCode
-from semel.types import ZERO_UUID, TopicPartition
+from semel.types import ZERO_UUID, Address, TopicPartition
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from semel.wire.messages.add_partitions_to_txn import (

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from semel.client.config.common import Address
 from semel.errors import ErrorCode, named
-from semel.types import ZERO_UUID, TopicPartition
+from semel.types import ZERO_UUID, Address, TopicPartition
 from semel.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 

@@ -14,12 +14,11 @@ from collections import deque
 from enum import Enum
 from typing import Final
 
-from semel.client.config.common import Address
 from semel.client.machine.connection.calls import Call, InFlight
 from semel.clock import NEVER
 from semel.errors import DecodeError, ErrorCode, UnsupportedVersion
 from semel.security.sasl.login import Authentication
-from semel.types import Buffer
+from semel.types import Address, Buffer
 from semel.wire.apis import APIS, Api, ApiKey
 from semel.wire.codec import decode
 from semel.wire.framing import decode_response_header, encode_request_parts

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
-from semel.client.config.common import Address, ClientConfig
+from semel.client.config.common import ClientConfig
 from semel.client.machine.connection.actions import Action, Connect, Disconnect, FetchToken, Send
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connection import BrokerConnection, ConnectionState
@@ -26,7 +26,7 @@ from semel.clock import NEVER
 from semel.errors import AuthorizationFailed, DecodeError, ErrorCode
 from semel.security.sasl.client import Mechanism, OAuthBearer
 from semel.security.sasl.login import Authentication
-from semel.types import Buffer
+from semel.types import Address, Buffer
 from semel.wire.apis import ApiKey
 
 log = logging.getLogger(__name__)

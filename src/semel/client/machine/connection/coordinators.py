@@ -6,13 +6,14 @@ from enum import IntEnum
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from semel.client.config.common import Address, ClientConfig
+from semel.client.config.common import ClientConfig
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import Connections, Route
 from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.retry import Retry
 from semel.clock import NEVER
 from semel.errors import ErrorCode, Family, KafkaError, client_error, family_of
+from semel.types import Address
 from semel.wire.apis import ApiKey
 from semel.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 

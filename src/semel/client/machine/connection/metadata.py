@@ -12,14 +12,14 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from semel.client.config.common import Address, ClientConfig
+from semel.client.config.common import ClientConfig
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.cluster_view import ClusterView
 from semel.client.machine.connection.connections import Connections, Route
 from semel.client.machine.connection.retry import Retry
 from semel.clock import NEVER
 from semel.errors import ErrorCode
-from semel.types import TopicPartition
+from semel.types import Address, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 

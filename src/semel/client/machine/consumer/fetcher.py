@@ -15,7 +15,6 @@ from random import Random
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from semel.client.config.common import Address
 from semel.client.config.consumer import ConsumerConfig, IsolationLevel
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import Connections, Route
@@ -29,7 +28,7 @@ from semel.client.machine.producer.produce_errors import OUTDATED_METADATA
 from semel.client.values import ConsumerRecord
 from semel.clock import NEVER
 from semel.errors import DecodeError, ErrorCode, Family, client_error, family_of, named
-from semel.types import ZERO_UUID, TopicPartition
+from semel.types import ZERO_UUID, Address, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
 

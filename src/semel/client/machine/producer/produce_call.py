@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from semel.client.config.common import Address
 from semel.client.config.producer import ProducerConfig
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.cluster_view import ClusterView
 from semel.client.machine.producer.batch import Acknowledged, ProducerBatch
 from semel.client.machine.producer.sequences import TRANSACTIONS_V2
 from semel.errors import ErrorCode
-from semel.types import ZERO_UUID
+from semel.types import ZERO_UUID, Address
 from semel.wire.apis import ApiKey
 from semel.wire.messages.produce import (
     PartitionProduceData,

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Sequence
 from random import Random
 
-from semel.client.config.common import Address
 from semel.client.config.producer import IDEMPOTENT_IN_FLIGHT_MAX, ProducerConfig
 from semel.client.machine.connection.connections import Connections, Route
 from semel.client.machine.connection.metadata import Metadata
@@ -31,6 +30,7 @@ from semel.client.machine.producer.produce_errors import (
 from semel.client.machine.producer.sequences import TRANSACTIONS_V2, Numbering
 from semel.clock import NEVER
 from semel.errors import ErrorCode, Family, TimedOut, client_error, family_of, named
+from semel.types import Address
 
 log = logging.getLogger(__name__)
 

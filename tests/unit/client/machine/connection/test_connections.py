@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from semel.client.config.common import Address, ClientConfig
+from semel.client.config.common import ClientConfig
 from semel.client.machine.connection.actions import Connect, Disconnect, FetchToken, Send
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import COORDINATION, DATA, Connections, Route
 from semel.client.security.config import SecurityConfig
 from semel.errors import AuthorizationFailed, ErrorCode, UnsupportedVersion
 from semel.security.security_protocol import SecurityProtocol
+from semel.types import Address
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import decode_request_header, encode_response
 from semel.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey

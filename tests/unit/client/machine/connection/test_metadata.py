@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from semel.client.config.common import Address
 from semel.client.machine.connection.cluster_view import ClusterView, PartitionView
 from semel.errors import ErrorCode
-from semel.types import TopicPartition
+from semel.types import Address, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.metadata import (
     MetadataResponse,
