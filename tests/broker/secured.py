@@ -9,7 +9,7 @@ from semel.broker.config.authorization_config import STANDARD_AUTHORIZER
 from semel.broker.node import Node
 from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import ClusterImage
-from semel.metadata.security_image import AclsAltered, security_of
+from semel.metadata.security.image import AclsAltered, security_of
 from semel.security.acls import ANY_HOST, CLUSTER_NAME, AclRule, ResourcePattern
 from semel.testing import Broker
 from semel.wire.apis import ApiKey

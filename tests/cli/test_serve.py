@@ -233,7 +233,13 @@ def test_without_a_setting_of_security_nothing_of_it_is_imported(tmp_path: Path)
     )
     modules = done.stdout.split()
     assert "semel.broker.broker" in modules, done.stderr
-    secured = ("semel.security", "semel.broker.security", "semel.broker.quotas", "semel.net.tls_server")
+    secured = (
+        "semel.security",
+        "semel.broker.security",
+        "semel.broker.quotas",
+        "semel.metadata.security",
+        "semel.net.tls_server",
+    )
     assert [name for name in modules if name.startswith(secured)] == []
 
 

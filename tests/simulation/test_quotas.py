@@ -11,7 +11,7 @@ import pytest
 from semel.errors import ErrorCode
 from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import ClusterImage
-from semel.metadata.quota_changes import QuotaEntry, QuotaResult, alter_client_quotas
+from semel.metadata.security.quota_changes import QuotaEntry, QuotaResult, alter_client_quotas
 from semel.testing.simulation import Simulation, run
 from semel.wire.apis import ApiKey
 from semel.wire.messages.api_versions import ApiVersionsRequest

@@ -22,8 +22,8 @@ from semel.log.durability.checkpoints import MetaProperties
 from semel.log.worker import Worker
 from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.embedded import EmbeddedStore
+from semel.metadata.security.user_changes import SECRET_BYTES, Upsertion, alter_users
 from semel.metadata.store_files import identity_in
-from semel.metadata.user_changes import SECRET_BYTES, Upsertion, alter_users
 from semel.security.sasl.scram import salted_password
 from semel.types import kafka_uuid, random_uuid
 from semel.wire.codes import ScramMechanism

@@ -323,7 +323,7 @@ def _configs_at(path: str, value: bytes | None) -> Change:
 
 
 def _security_at(path: str, value: bytes | None) -> Change:
-    from semel.metadata.security_paths import decode_security  # Imported here because most clusters do not need it.
+    from semel.metadata.security.paths import decode_security  # Imported here because most clusters do not need it.
 
     return decode_security(path, value)
 
@@ -365,7 +365,7 @@ def _operation(change: Change, versions: dict[str, int]) -> Operation:
             value = paths.encode_controller(node_id)
             return Put(paths.CONTROLLER, value, versions.get(paths.CONTROLLER), ephemeral=True)
         case _:
-            from semel.metadata.security_paths import encode_security, security_path
+            from semel.metadata.security.paths import encode_security, security_path
 
             path, kept = security_path(change), encode_security(change)
             return Delete(path, versions[path]) if kept is None else Put(path, kept, versions.get(path))

@@ -15,7 +15,7 @@ from uuid import UUID
 from semel.types import INTERNAL_TOPICS
 
 if TYPE_CHECKING:  # At runtime it is imported only if there are ACLs, users or quotas, so that a broker starts faster.
-    from semel.metadata.security_image import SecurityChange, SecurityImage
+    from semel.metadata.security.image import SecurityChange, SecurityImage
 
 
 PLAINTEXT: Final = "PLAINTEXT"
@@ -260,7 +260,7 @@ class _Draft:
         if self._client_metrics:
             image = replace(image, client_metrics=_overlaid(image.client_metrics, self._client_metrics))
         if self._security:
-            from semel.metadata.security_image import security_of
+            from semel.metadata.security.image import security_of
 
             image = replace(image, security=security_of(image).apply(self._security))
         if self._topics is not None:
@@ -344,7 +344,7 @@ def changes_between(before: ClusterImage, after: ClusterImage) -> list[Change]:
     if before.controller_id != after.controller_id:
         changes.append(ControllerChanged(after.controller_id))
     if before.security is not after.security:
-        from semel.metadata.security_image import security_changes_between
+        from semel.metadata.security.image import security_changes_between
 
         changes += security_changes_between(before.security, after.security)
     return changes

@@ -10,7 +10,7 @@
     /latest_producer_id_block   the last block of producer ids that was claimed (see ``producer_id_blocks``)
     /brokers/<id>               a registered broker: ephemeral
     /controller                 the broker that is the controller: ephemeral
-    /acls, /users, /quotas      see ``security_paths``
+    /acls, /users, /quotas      see ``security.paths``
 
 Values are JSON with sorted keys, so that the same state has the same bytes. A value that another version of Semel wrote
 may have keys that this one does not know; they are ignored.

@@ -55,9 +55,9 @@ def protocol(*, tls: bool, users: bool) -> str:
 
 async def secure(node: Node, users: Mapping[str, str], acls: Collection[AclBinding]) -> None:
     """Write users, with credentials for both SCRAM mechanisms, and ACLs into the metadata. Existing ones are kept."""
-    from semel.metadata.acl_changes import create_acls
-    from semel.metadata.security_image import security_of
-    from semel.metadata.user_changes import SECRET_BYTES, Upsertion, alter_users
+    from semel.metadata.security.acl_changes import create_acls
+    from semel.metadata.security.image import security_of
+    from semel.metadata.security.user_changes import SECRET_BYTES, Upsertion, alter_users
     from semel.security.sasl.scram import ITERATIONS_MIN, MECHANISMS, salted_password
 
     known = security_of(node.image).users

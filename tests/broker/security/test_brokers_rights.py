@@ -13,7 +13,7 @@ from semel.broker.config.authorization_config import STANDARD_AUTHORIZER
 from semel.errors import ErrorCode
 from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import ClusterImage
-from semel.metadata.security_image import AclsAltered
+from semel.metadata.security.image import AclsAltered
 from semel.security.acls import CLUSTER_NAME, AclRule, ResourcePattern
 from semel.testing import Cluster
 from semel.wire.apis import APIS, ApiKey

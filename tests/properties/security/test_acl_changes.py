@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.errors import ErrorCode
-from semel.metadata.acl_changes import AclResult, create_acls, delete_acls, describe_acls
 from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import ClusterImage
-from semel.metadata.security_image import AclsAltered, security_of
+from semel.metadata.security.acl_changes import AclResult, create_acls, delete_acls, describe_acls
+from semel.metadata.security.image import AclsAltered, security_of
 from semel.security.acls import AclBinding, AclFilter
 from semel.wire.codes import AclOperation, AclPatternType, AclPermission, AclResourceType
 

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.metadata.image import ClusterImage
-from semel.metadata.quota_changes import (
+from semel.metadata.security.image import QuotasAltered, security_of
+from semel.metadata.security.quota_changes import (
     QuotaEntry,
     QuotaFilterPart,
     alter_client_quotas,
     describe_client_quotas,
     parts_of,
 )
-from semel.metadata.security_image import QuotasAltered, security_of
 
 USERS = (None, "alice", "bob")
 CLIENTS = (None, "app")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.metadata.image import ClusterImage, changes_between
-from semel.metadata.security_image import (
+from semel.metadata.security.image import (
     AclsAltered,
     QuotasAltered,
     SecurityChange,
@@ -14,7 +14,7 @@ from semel.metadata.security_image import (
     UserSecretMade,
     security_of,
 )
-from semel.metadata.security_paths import decode_security, encode_security, security_path
+from semel.metadata.security.paths import decode_security, encode_security, security_path
 from semel.security.acls import AclRule, ResourcePattern
 from semel.security.quota_entities import QuotaEntity, Quoted
 from semel.security.sasl.scram import HASHES

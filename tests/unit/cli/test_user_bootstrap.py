@@ -11,7 +11,7 @@ from semel.cli.user_bootstrap import bootstrap_user
 from semel.errors import StorageError
 from semel.log.worker import Worker
 from semel.metadata.cluster import ClusterMetadata
-from semel.metadata.security_image import SecurityImage
+from semel.metadata.security.image import SecurityImage
 from semel.security.sasl import scram
 from semel.testing.zookeeper.session import ModelSession
 from semel.wire.codes import ScramMechanism

@@ -6,7 +6,6 @@ import pytest
 
 from semel.errors import DecodeError
 from semel.metadata import paths
-from semel.metadata.security_paths import decode_security
 
 DEEP = b'{"rules":' * 5000
 """More than Python's reader of JSON goes down."""
@@ -15,9 +14,3 @@ DEEP = b'{"rules":' * 5000
 def test_json_that_is_nested_too_deep_is_refused() -> None:
     with pytest.raises(DecodeError, match="/topics/t holds"):
         paths.decode_topic("t", DEEP)
-
-
-@pytest.mark.parametrize("path", ["/acls/TOPIC:LITERAL:t", "/users/alice", "/users/:secret", "/quotas/user=a"])
-def test_rules_users_and_quotas_that_are_nested_too_deep_are_refused(path: str) -> None:
-    with pytest.raises(DecodeError, match=f"{path} holds what this version cannot read"):
-        decode_security(path, DEEP)

@@ -13,8 +13,8 @@ from uuid import UUID
 from semel.errors import DecodeError
 from semel.metadata import paths
 from semel.metadata.image import Broker, Endpoint, PartitionState, Topic
-from semel.metadata.security_image import AclsAltered, QuotasAltered, SecurityChange, UserAltered, UserSecretMade
-from semel.metadata.security_paths import decode_security, encode_security, security_path
+from semel.metadata.security.image import AclsAltered, QuotasAltered, SecurityChange, UserAltered, UserSecretMade
+from semel.metadata.security.paths import decode_security, encode_security, security_path
 from semel.security.acls import AclRule, ResourcePattern
 from semel.security.quota_entities import QuotaEntity, Quoted
 from semel.security.sasl.scram_credentials import ScramCredential

@@ -9,7 +9,7 @@ from typing import Final
 from semel.broker.config.broker_config import BrokerConfig
 from semel.broker.node import Node
 from semel.broker.security.user_credentials import UserCredentials
-from semel.metadata.user_changes import SECRET_BYTES
+from semel.metadata.security.user_changes import SECRET_BYTES
 from semel.security.sasl import scram
 from semel.security.sasl.jaas import jaas_users
 from semel.security.sasl.plain_server import PlainServer

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from semel.metadata.image import ClusterImage
-from semel.metadata.security_image import Credentials, security_of
+from semel.metadata.security.image import Credentials, security_of
 from semel.security.sasl.scram_credentials import ScramCredential
 from semel.security.sasl.unknown_users import UnknownUsers
 from semel.wire.codes import ScramMechanism

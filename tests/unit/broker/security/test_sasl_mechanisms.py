@@ -18,7 +18,7 @@ from semel.broker.security.jwks import fetcher
 from semel.broker.security.sasl_mechanisms import sasl_mechanisms
 from semel.broker.security.user_credentials import UserCredentials
 from semel.metadata.image import ClusterImage
-from semel.metadata.user_changes import Deletion, Upsertion, alter_users
+from semel.metadata.security.user_changes import Deletion, Upsertion, alter_users
 from semel.security.sasl.jaas import jaas_options, jaas_users
 from semel.security.sasl.plain_server import PlainServer
 from semel.security.sasl.scram_server import ScramServer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from semel.broker.node import Node
 from semel.broker.requests.access import table
 from semel.metadata.image import Change, ClusterImage
-from semel.metadata.security_image import AclsAltered
+from semel.metadata.security.image import AclsAltered
 from semel.security.authorizer import Authorizer
 
 _LOADED = table.ACCESS  # Imports all messages of the table at the start: the first request should not wait for it.

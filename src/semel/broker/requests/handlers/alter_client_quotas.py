@@ -1,4 +1,4 @@
-"""AlterClientQuotas (versions 0-1): sets quotas. The rules are in ``semel.metadata.quota_changes``."""
+"""AlterClientQuotas (versions 0-1): sets quotas. The rules are in ``semel.metadata.security.quota_changes``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.requests.handlers.security_change import change_security
 from semel.errors import ErrorCode
-from semel.metadata.quota_changes import QuotaEntry, QuotaResult
-from semel.metadata.quota_changes import alter_client_quotas as decide
+from semel.metadata.security.quota_changes import QuotaEntry, QuotaResult
+from semel.metadata.security.quota_changes import alter_client_quotas as decide
 from semel.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

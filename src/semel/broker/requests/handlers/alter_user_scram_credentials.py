@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (version 0): changes credentials. The rules are in ``semel.metadata.user_changes``.
+"""AlterUserScramCredentials (version 0): changes credentials, by the rules of ``semel.metadata.security.user_changes``.
 
 If a user is changed or removed, its connections stay open until they must authenticate again, as in Kafka.
 """
@@ -10,7 +10,7 @@ from semel.broker.node import Node
 from semel.broker.requests.handlers.security_change import change_security
 from semel.errors import ErrorCode
 from semel.metadata.controller import Refusal
-from semel.metadata.user_changes import SECRET_BYTES, Deletion, Upsertion, UserResult, alter_users
+from semel.metadata.security.user_changes import SECRET_BYTES, Deletion, Upsertion, UserResult, alter_users
 from semel.wire.codes import ScramMechanism
 from semel.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

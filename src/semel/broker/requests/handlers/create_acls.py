@@ -1,4 +1,4 @@
-"""CreateAcls (versions 1-3): creates ACLs. The rules are in ``semel.metadata.acl_changes``."""
+"""CreateAcls (versions 1-3): creates ACLs. The rules are in ``semel.metadata.security.acl_changes``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.requests.handlers.security_change import change_security
 from semel.errors import ErrorCode
-from semel.metadata.acl_changes import AclResult
-from semel.metadata.acl_changes import create_acls as decide
 from semel.metadata.controller import Refusal
+from semel.metadata.security.acl_changes import AclResult
+from semel.metadata.security.acl_changes import create_acls as decide
 from semel.security.acls import AclBinding
 from semel.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 

@@ -8,9 +8,9 @@ from semel.broker.requests.handlers.create_acls import NO_AUTHORIZER
 from semel.broker.requests.handlers.describe_acls import acl_filter
 from semel.broker.requests.handlers.security_change import change_security
 from semel.errors import ErrorCode
-from semel.metadata.acl_changes import AclResult
-from semel.metadata.acl_changes import delete_acls as decide
 from semel.metadata.controller import Refusal
+from semel.metadata.security.acl_changes import AclResult
+from semel.metadata.security.acl_changes import delete_acls as decide
 from semel.security.acls import AclBinding, wire_fields
 from semel.wire.messages.delete_acls import (
     DeleteAclsFilterResult,

@@ -9,7 +9,7 @@ from operator import attrgetter
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.errors import ErrorCode, KafkaError
-from semel.metadata.acl_changes import describe_acls as matching
+from semel.metadata.security.acl_changes import describe_acls as matching
 from semel.security.acls import AclBinding, AclFilter, ResourcePattern
 from semel.wire.codes import AclOperation, AclPatternType, AclPermission, AclResourceType
 from semel.wire.messages.delete_acls import DeleteAclsFilter

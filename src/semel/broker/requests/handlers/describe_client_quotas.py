@@ -5,8 +5,8 @@ from __future__ import annotations
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.errors import ErrorCode, KafkaError
-from semel.metadata.quota_changes import QuotaFilterPart, parts_of
-from semel.metadata.quota_changes import describe_client_quotas as matching
+from semel.metadata.security.quota_changes import QuotaFilterPart, parts_of
+from semel.metadata.security.quota_changes import describe_client_quotas as matching
 from semel.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,

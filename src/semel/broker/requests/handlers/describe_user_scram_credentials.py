@@ -5,7 +5,7 @@ from __future__ import annotations
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.errors import ErrorCode
-from semel.metadata.user_changes import UserDescription, describe_users
+from semel.metadata.security.user_changes import UserDescription, describe_users
 from semel.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from semel.broker.node import Node
-from semel.metadata.acl_changes import TOO_LARGE
 from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.image import ClusterImage
+from semel.metadata.security.acl_changes import TOO_LARGE
 
 Result = TypeVar("Result")
 

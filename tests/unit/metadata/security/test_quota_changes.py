@@ -7,7 +7,8 @@ import pytest
 from semel.errors import ErrorCode, KafkaError
 from semel.metadata.controller import Refusal
 from semel.metadata.image import ClusterImage
-from semel.metadata.quota_changes import (
+from semel.metadata.security.image import QuotasAltered
+from semel.metadata.security.quota_changes import (
     Parts,
     QuotaEntry,
     QuotaFilterPart,
@@ -15,7 +16,6 @@ from semel.metadata.quota_changes import (
     alter_client_quotas,
     describe_client_quotas,
 )
-from semel.metadata.security_image import QuotasAltered
 from semel.security.quota_entities import QuotaEntity, Quoted
 
 NOTHING = ClusterImage("cluster")

@@ -14,7 +14,7 @@ from typing import Final
 from semel.errors import ErrorCode
 from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.image import ClusterImage
-from semel.metadata.security_image import Credentials, SecurityChange, UserAltered, UserSecretMade, security_of
+from semel.metadata.security.image import Credentials, SecurityChange, UserAltered, UserSecretMade, security_of
 from semel.security.sasl.scram import ITERATIONS_MIN, MECHANISMS
 from semel.security.sasl.scram_credentials import ITERATIONS_MAX, ScramCredential
 from semel.wire.codes import ScramMechanism

@@ -14,7 +14,7 @@ from typing import Final
 from semel.errors import ErrorCode, KafkaError
 from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.image import ClusterImage
-from semel.metadata.security_image import AclsAltered, security_of
+from semel.metadata.security.image import AclsAltered, security_of
 from semel.security.acl_table import AclTable
 from semel.security.acls import CLUSTER_NAME, AclBinding, AclFilter, AclRule, ResourcePattern
 from semel.wire.codes import AclOperation, AclPatternType, AclPermission, AclResourceType

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from semel.errors import ErrorCode, KafkaError
-from semel.metadata.acl_changes import COMPARISONS_MAX, AclResult, create_acls, delete_acls, describe_acls
 from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.image import ClusterImage
-from semel.metadata.security_image import AclsAltered
+from semel.metadata.security.acl_changes import COMPARISONS_MAX, AclResult, create_acls, delete_acls, describe_acls
+from semel.metadata.security.image import AclsAltered
 from semel.security.acls import AclBinding, AclFilter
 from semel.wire.codes import AclOperation, AclPatternType, AclPermission, AclResourceType
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from semel.errors import DecodeError
 from semel.metadata import paths
 from semel.metadata.paths import encode_json, quoted
-from semel.metadata.security_image import AclsAltered, QuotasAltered, SecurityChange, UserAltered, UserSecretMade
+from semel.metadata.security.image import AclsAltered, QuotasAltered, SecurityChange, UserAltered, UserSecretMade
 from semel.security.acls import AclRule, ResourcePattern
 from semel.security.quota_entities import QuotaEntity, Quoted
 from semel.security.sasl.scram_credentials import ScramCredential

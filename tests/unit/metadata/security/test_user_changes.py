@@ -7,8 +7,8 @@ import pytest
 from semel.errors import ErrorCode
 from semel.metadata.controller import Refusal
 from semel.metadata.image import ClusterImage
-from semel.metadata.security_image import UserAltered, UserSecretMade
-from semel.metadata.user_changes import (
+from semel.metadata.security.image import UserAltered, UserSecretMade
+from semel.metadata.security.user_changes import (
     Deletion,
     Upsertion,
     UserDescription,

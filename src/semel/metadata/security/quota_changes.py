@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from semel.errors import ErrorCode, KafkaError
 from semel.metadata.controller import MetadataDecision, Refusal
 from semel.metadata.image import ClusterImage
-from semel.metadata.security_image import Quotas, QuotasAltered, security_of
+from semel.metadata.security.image import Quotas, QuotasAltered, security_of
 from semel.security.quota_entities import QuotaEntity, Quoted
 from semel.security.quotas import (
     CONNECTION_CREATION_RATE,
