@@ -26,7 +26,7 @@ from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.offsets import OffsetsLike, PartitionLike, as_offsets, as_partition
 from semel.client.record_buffer import RecordBuffer
 from semel.client.security.tls import network_for
-from semel.client.tracing import spans_of
+from semel.client.tracing.tracer_provider import spans_of
 from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from semel.clock import Clock, SystemClock
 from semel.errors import ErrorCode, TimedOut

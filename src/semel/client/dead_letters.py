@@ -24,7 +24,7 @@ from semel.errors import ErrorCode, KafkaError, SemelError, StateError
 from semel.wire.records import Headers
 
 if TYPE_CHECKING:
-    from semel.client.spans import Spans
+    from semel.client.tracing.spans import Spans
 
 # The first two are those of the Spark pipeline.
 REASON_HEADER: Final = "semel-error"

@@ -32,7 +32,7 @@ from semel.client.machine.transaction.transaction import Transaction
 from semel.client.offsets import GroupLike, OffsetsLike, as_group, as_offsets
 from semel.client.security.tls import network_for
 from semel.client.send_queue import SendQueue
-from semel.client.tracing import spans_of
+from semel.client.tracing.tracer_provider import spans_of
 from semel.client.transaction_offsets import AnyConsumer, TransactionOffsets, session_of
 from semel.client.unseen_failures import UnseenFailures, mark_seen
 from semel.client.values import ConsumerRecord, ProducerIdentity, ProducerRecord, ProducerSnapshot

@@ -21,7 +21,7 @@ from semel.types import INT64_MAX
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from semel.client.spans import Spans
+    from semel.client.tracing.spans import Spans
 
 
 class SendQueue:

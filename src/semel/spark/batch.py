@@ -43,7 +43,7 @@ from semel.spark.source.reading import first_headers
 from semel.spark.source.splits import Split
 
 if TYPE_CHECKING:
-    from semel.client.spans import Spans
+    from semel.client.tracing.spans import Spans
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from time import time
 from typing import TYPE_CHECKING, Final, assert_never
 
 from semel.client.config.producer import ProducerConfig
-from semel.client.tracing import spans_of
+from semel.client.tracing.tracer_provider import spans_of
 from semel.client.values import OffsetAndMetadata
 from semel.errors import AbortableError, ErrorCode, KafkaError, SemelError
 from semel.spark.batch import MicroBatches
@@ -70,7 +70,7 @@ from semel.types import TopicPartition
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-    from semel.client.spans import Spans
+    from semel.client.tracing.spans import Spans
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-    from semel.client.spans import Spans
+    from semel.client.tracing.spans import Spans
 
 
 def spans_of(provider: TracerProvider | None, *, client_id: str, group_id: str | None = None) -> Spans | None:
@@ -26,6 +26,6 @@ def spans_of(provider: TracerProvider | None, *, client_id: str, group_id: str |
     chosen = trace.get_tracer_provider() if provider is None else provider
     if isinstance(chosen, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
         return None
-    from semel.client.spans import Spans
+    from semel.client.tracing.spans import Spans
 
     return Spans(chosen, client_id=client_id, group_id=group_id)

@@ -5,7 +5,7 @@
     process TOPIC   the processing of one record; it links to the one that sent it, and is its child where no span is
                     current. Or of a micro-batch: it links to those that sent its first records
 
-Keys and values are in no span. Only ``tracing`` imports this module.
+Keys and values are in no span. Only ``tracer_provider`` imports this module.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from semel.client.tracing import spans_of
+from semel.client.tracing.tracer_provider import spans_of
 from semel.wire.records import Headers
 
 
