@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ from pathlib import Path
 import semel
 
 SRC = Path(semel.__file__).parent
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 MODULES_MAX = 20
-ONE_FILE_PER_API = {"broker/requests/handlers", "wire/messages"}
+ONE_FILE_EACH = {"broker/requests/handlers", "wire/messages", "cli/commands"}
+"""Folders with one file for each API, or for each family of subcommands."""
 WORDS = re.compile(r"\b(whoever|somebody|nobody|anew)\b", re.IGNORECASE)
 WORDS_MAX = 30
 
@@ -24,23 +27,35 @@ def modules() -> Iterator[tuple[str, str]]:
         yield path.relative_to(SRC).as_posix(), path.read_text()
 
 
-def test_no_two_public_classes_of_a_package_have_the_same_name() -> None:
-    """But for the messages: their structs have the names that Kafka gives them, and those repeat from API to API."""
+def layer_of() -> dict[str, str]:
+    """The layer of each package and module right below ``semel``, as the contract "Imports point down" has it."""
+    contracts = tomllib.loads(PYPROJECT.read_text())["tool"]["importlinter"]["contracts"]
+    (contract,) = [contract for contract in contracts if contract["name"] == "Imports point down"]
+    return {
+        package.strip().removeprefix("semel."): layer for layer in contract["layers"] for package in layer.split("|")
+    }
+
+
+def test_no_two_public_classes_of_a_layer_have_the_same_name() -> None:
+    """Except the structs of messages: they have Kafka's names, which repeat; the file of their API tells them apart."""
+    layers = layer_of()
     places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for path, text in modules():
         if path.startswith("wire/messages/"):
             continue
+        package = path.partition("/")[0].removesuffix(".py")
         for node in ast.parse(text).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[path.partition("/")[0], node.name].append(path)
+                places[layers.get(package, package), node.name].append(path)
     assert {name: paths for (_, name), paths in places.items() if len(paths) > 1} == {}
 
 
 def test_a_folder_has_at_most_twenty_modules() -> None:
+    """With its ``__init__.py``."""
     counts: dict[str, int] = defaultdict(int)
     for path, _ in modules():
-        folder, _, name = path.rpartition("/")
-        if name != "__init__.py" and folder not in ONE_FILE_PER_API:
+        folder = path.rpartition("/")[0]
+        if folder not in ONE_FILE_EACH:
             counts[folder] += 1
     assert {folder: count for folder, count in counts.items() if count > MODULES_MAX} == {}
 
