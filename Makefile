@@ -55,6 +55,7 @@ check: environment
 	@$(RUN) -m ruff format --check --quiet $(CHECKED) || { echo "semel: run .venv/bin/ruff format $(CHECKED)" >&2; exit 1; }
 	@$(RUN) -m mypy --no-error-summary
 	@$(RUN) -m mypy --no-error-summary --strict -p tools -p benchmarks
+	@$(RUN) -m mypy --no-error-summary -p tests
 	@.venv/bin/lint-imports --no-logo >.cache/lint-imports.txt || { cat .cache/lint-imports.txt; exit 1; }
 
 unit: environment

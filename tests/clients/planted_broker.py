@@ -18,6 +18,7 @@ from semel.cli.main import main
 from semel.errors import DecodeError
 from semel.log import admission, partition_log, replica_copies
 from semel.types import INT32_MAX, Buffer
+from semel.wire.framing import decode_request_header
 
 
 def believes_every_header() -> None:
@@ -44,7 +45,7 @@ def takes_records_without_keys() -> None:
 
 def stumbles_over_garbage() -> None:
     """A header that cannot be decoded is an unexpected error, and not the client's."""
-    decode = dispatch.decode_request_header
+    decode = decode_request_header
 
     def undecided(frame: Buffer) -> Any:
         try:
@@ -52,7 +53,7 @@ def stumbles_over_garbage() -> None:
         except DecodeError as error:
             raise ValueError(str(error)) from None
 
-    dispatch.decode_request_header = undecided
+    dispatch.decode_request_header = undecided  # type: ignore[attr-defined]  # imported there
 
 
 def logs_texts_as_they_are() -> None:

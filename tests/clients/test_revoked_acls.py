@@ -20,7 +20,7 @@ import pytest
 
 from semel import blocking
 from semel.admin import AclBinding, AclFilter, AclOperation, AclResourceType
-from semel.errors import ErrorCode, SemelError
+from semel.errors import ErrorCode, KafkaError
 from semel.testing import Broker
 from tests.clients.java_producer import JavaProducer, java_login
 from tools.patience import PATIENCE_S
@@ -65,7 +65,7 @@ def own(broker: Broker) -> None:
         for topic in (KEPT, LOST):
             producer.send(topic, b"aborted").result(PATIENCE_S)
         take_away(broker)
-        with pytest.raises(SemelError) as refused:
+        with pytest.raises(KafkaError) as refused:
             producer.send(LOST, b"refused").result(PATIENCE_S)
         assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         producer.abort()

@@ -25,9 +25,11 @@ from semel.log.producers.producer_state import ProducerStates
 from semel.metadata import producer_id_blocks
 from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.controller import MetadataDecision
+from semel.metadata.paths import LATEST_PRODUCER_ID_BLOCK
 from semel.metadata.zookeeper.session import Create, Remove, SetData
 from semel.metadata.zookeeper.store import ZooKeeperStore
 from semel.metadata.zookeeper.znode_tree import ZnodeTree
+from semel.types import TopicPartition
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
@@ -59,7 +61,7 @@ def refuses_a_partition_that_its_image_lacks(patch: pytest.MonkeyPatch) -> None:
             sound(node, request, transaction, respond)
             return
         errors = {
-            add_partitions_to_txn.TopicPartition(topic.name, index): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            TopicPartition(topic.name, index): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for topic in transaction.topics
             for index in topic.partitions
         }
@@ -92,7 +94,7 @@ def claims_producer_ids_that_another_broker_has(patch: pytest.MonkeyPatch) -> No
     sound = producer_id_blocks.claim_producer_ids
 
     async def claim(store: Any, *, node_id: int) -> range:
-        is_first = await store.get(producer_id_blocks.LATEST_PRODUCER_ID_BLOCK) is None
+        is_first = await store.get(LATEST_PRODUCER_ID_BLOCK) is None
         claimed = await sound(store, node_id=node_id)
         return claimed if is_first else range(producer_id_blocks.BLOCK_SIZE)
 

@@ -72,6 +72,7 @@ class Operator:
             assert (await self.admin.groups.list_offsets(name))[TopicPartition(name, 0)].offset == offset
 
     async def _attempt(self, call: Coroutine[Any, Any, T]) -> T | None:
+        name = getattr(call, "__qualname__", call)
         started_s = self.simulation.loop.time()
         try:
             return await call
@@ -80,7 +81,7 @@ class Operator:
             return None
         finally:
             taken_ms = (self.simulation.loop.time() - started_s) * 1_000
-            assert taken_ms < TIMEOUT_MS + 100, f"{call.__qualname__} took {taken_ms} ms"
+            assert taken_ms < TIMEOUT_MS + 100, f"{name} took {taken_ms} ms"
 
 
 async def administration_under_faults(simulation: Simulation) -> tuple[Counter[Fault], int]:

@@ -168,9 +168,9 @@ def test_a_file_is_run_and_run_again_and_every_record_is_written_once(
     assert known["known"] == "nothing is to be done: the next start goes on"
     with pytest.raises(SystemExit) as ended:
         main(["pipeline", "rewind", file, "--to", "earliest"])
-    said = capsys.readouterr()
-    assert (ended.value.code, "say --yes" in said.err) == (Exit.USAGE, True)
-    assert "what 30 offsets gave is written again to out, sqlite:even" in said.out
+    asked = capsys.readouterr()
+    assert (ended.value.code, "say --yes" in asked.err) == (Exit.USAGE, True)
+    assert "what 30 offsets gave is written again to out, sqlite:even" in asked.out
     assert main(["pipeline", "rewind", file, "--to", "earliest", "--yes", "--json"]) == Exit.OK
     assert json.loads(capsys.readouterr().out)["generation"] == 1
     for _ in range(2):

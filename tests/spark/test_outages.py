@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_all_clients_of_a_driver_tell_of_an_outage_once_and_of_its_end_once(
         cluster.topics(["in"])
         caplog.set_level(logging.DEBUG, logger=outages.__name__)
         broker.stop(kill=True)
-        asked = [pool.submit(cluster.topics, ["in"]), pool.submit(claim.confirm, cluster)]
+        asked: list[Future[Any]] = [pool.submit(cluster.topics, ["in"]), pool.submit(claim.confirm, cluster)]
         wait_until(lambda: len(said(caplog, logging.DEBUG)) > _TRIED_OFTEN)
         broker.start()
         for one in asked:

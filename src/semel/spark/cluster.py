@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from semel.client.admin.admin import Admin
 from semel.client.admin.batches import RawBatches
@@ -69,7 +69,7 @@ class Cluster:
         self._thread = LoopThread("cluster")
         self._thread.run(self._admin.start())
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -365,7 +365,7 @@ def test_large_requests_that_wait_are_limited_in_bytes() -> None:
             await asyncio.sleep(0)
         assert not held.done()
         with pytest.raises(DecodeError, match="the limit is"):
-            large.serve(request, ListOffsetsRequest, lambda piece, message: None, bytearray(COPIES_BYTES_MAX))
+            _ = large.serve(request, ListOffsetsRequest, lambda piece, message: None, bytearray(COPIES_BYTES_MAX))
         held.cancel()
         await asyncio.gather(held, return_exceptions=True)
         again = large.serve(request, ListOffsetsRequest, lambda piece, message: None, bytearray(COPIES_BYTES_MAX))

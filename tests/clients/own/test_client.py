@@ -368,7 +368,7 @@ def test_a_failed_batch_is_logged_once(broker: Broker, caplog: pytest.LogCapture
 def test_a_wrong_setting_is_refused_when_the_object_is_made() -> None:
     for kind in (Producer, blocking.Producer, Consumer, blocking.Consumer):
         with pytest.raises(SettingError, match="did you mean"):
-            kind(bootstrap_servers="one:9092", client_idd="x")
+            kind(bootstrap_servers="one:9092", client_idd="x")  # type: ignore[call-arg]
 
 
 # Blocking

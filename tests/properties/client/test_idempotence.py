@@ -7,6 +7,8 @@ for its sender and served long afterwards; leaders move, time passes, records ex
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -88,7 +90,7 @@ class Chaos:
                     log.refuse_with = []
             case "doubt":
                 # Written, and the answer says only that it took too long.
-                response = self.cluster.answer(request)
+                response: Any = self.cluster.answer(request)
                 for topic in response.responses:
                     for answer in topic.partition_responses:
                         if answer.error_code == ErrorCode.NONE:

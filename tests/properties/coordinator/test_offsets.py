@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.membership import NO_MEMBER, Committer
 from semel.coordinator.group.offsets.offset_results import CommitRequest, OffsetToCommit
-from semel.coordinator.group.offsets.offset_shard import GroupDecision
 from semel.coordinator.group.records import (
     GroupMetadata,
     GroupRecord,

@@ -104,9 +104,9 @@ def test_later_results_count_for_what_they_know() -> None:
 
 def test_a_setting_that_is_none_of_an_admin_client_is_refused_with_the_reason() -> None:
     with pytest.raises(SettingError, match=r"tried until default\.api\.timeout\.ms is over"):
-        Admin(bootstrap_servers="nowhere:9092", retries=3)
+        Admin(bootstrap_servers="nowhere:9092", retries=3)  # type: ignore[call-arg]
     with pytest.raises(SettingError, match=r"did you mean default\.api\.timeout\.ms"):
-        Admin(bootstrap_servers="nowhere:9092", default_api_timeout=3)
+        Admin(bootstrap_servers="nowhere:9092", default_api_timeout=3)  # type: ignore[call-arg]
 
 
 def test_a_repr_says_where_and_what() -> None:
