@@ -52,6 +52,11 @@ class Deadlines(Generic[Key]):
         if due_ms < self._due_ms.get(key, inf):
             self.set(key, due_ms)
 
+    def shift(self, by_ms: float) -> None:
+        """Move all deadlines by this time, because the clock was set by as much."""
+        self._due_ms = {key: due_ms + by_ms for key, due_ms in self._due_ms.items()}
+        self._rebuild()
+
     def discard(self, key: Key) -> None:
         """Remove the deadline of ``key``, if it has one."""
         if self._due_ms.pop(key, None) is not None:
@@ -87,6 +92,9 @@ class Deadlines(Generic[Key]):
         So the cost of a rebuild, spread over the changes since the last one, is constant for each of them.
         """
         if len(self._heap) > 2 * len(self._due_ms) + _STALE_MAX:
-            self._heap = [(due_ms, next(self._number), key) for key, due_ms in self._due_ms.items()]
-            heapify(self._heap)
-            self._queued_ms = dict(self._due_ms)
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._heap = [(due_ms, next(self._number), key) for key, due_ms in self._due_ms.items()]
+        heapify(self._heap)
+        self._queued_ms = dict(self._due_ms)

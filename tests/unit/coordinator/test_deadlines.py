@@ -52,6 +52,19 @@ def test_a_discarded_deadline_never_comes() -> None:
     assert deadlines.next_ms() is None
 
 
+def test_all_deadlines_move_with_the_clock() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("late", 40)
+    deadlines.set("late", 50)
+    deadlines.set("early", 20)
+    deadlines.shift(-10)
+    assert deadlines.next_ms() == 10
+    assert list(deadlines.take_due(39)) == ["early"]
+    deadlines.shift(100)
+    assert list(deadlines.take_due(139)) == []
+    assert list(deadlines.take_due(140)) == ["late"]
+
+
 def test_moving_a_deadline_many_times_leaves_little_behind() -> None:
     deadlines: Deadlines[str] = Deadlines()
     for moment in range(10_000):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from semel.coordinator.deadlines import Deadlines
 from semel.coordinator.decision import Decision, Waiter
@@ -39,6 +39,9 @@ from semel.errors import ErrorCode
 from semel.types import INT32_MAX, INT64_MAX, Buffer, ProducerIdentity, TopicPartition
 from semel.wire.apis import ApiKey
 
+# A wall clock that is behind by less than this is not corrected: it is read in whole milliseconds, and may be slewed.
+_SET_BACK_MS_MIN: Final = 1000
+
 
 class TransactionShard:
     """The transactional ids of one partition of ``__transaction_state``, and the state of each.
@@ -69,6 +72,8 @@ class TransactionShard:
         self._settings = settings
         self._transactions = KnownTransactions()
         self._ongoing: Deadlines[str] = Deadlines()
+        # The wall clock less the monotonic clock, at the last ``time_out``. It falls when the wall clock is set back.
+        self._wall_offset_ms: float | None = None
         self._prepared: dict[str, None] = {}
         # The ids that the present round of ``expire`` has not examined yet. No response depends on them.
         self._to_examine: list[str] = []
@@ -218,10 +223,11 @@ class TransactionShard:
         The response of each decision is the transactional id. If the epochs are exhausted and no new producer id is at
         hand, the next call tries again.
         """
+        self._correct_deadlines(moment)
         due = list(self._ongoing.take_due(moment.wall_ms))
         for transactional_id in due:
-            # The deadline stays until the PREPARE record is replayed: a decision that cannot be written is made again.
-            self._ongoing.set(transactional_id, _due_ms(self._transactions[transactional_id]))
+            # It stays due until the PREPARE record is replayed: a decision that cannot be written is made again.
+            self._ongoing.set(transactional_id, moment.wall_ms)
         for transactional_id in due:
             transaction = self._transactions[transactional_id]
             prepared = aborted(
@@ -233,6 +239,27 @@ class TransactionShard:
             )
             if prepared is not None:
                 yield end(transactional_id, prepared, coordinator_epoch=self.coordinator_epoch)
+
+    def _correct_deadlines(self, moment: Moment) -> None:
+        """Keep a wall clock that was set back from prolonging open transactions, which hold back their readers.
+
+        The start of a transaction is a time of the wall clock, perhaps of another broker's. If it is in the future at
+        the first call, the clock of the coordinator before was ahead: the transaction gets its whole timeout from now
+        on. After that, deadlines move together with the clock when it is set back.
+        """
+        offset_ms = moment.wall_ms - moment.monotonic_ms
+        if self._wall_offset_ms is None:
+            for transactional_id in self._ongoing:
+                transaction = self._transactions[transactional_id]
+                if transaction.started_ms is not None and transaction.started_ms > moment.wall_ms:
+                    due_ms = _due_ms(transaction._replace(started_ms=moment.wall_ms))
+                    self._ongoing.set_earlier(transactional_id, due_ms)
+            self._wall_offset_ms = offset_ms
+        elif self._wall_offset_ms - offset_ms >= _SET_BACK_MS_MIN:
+            self._ongoing.shift(offset_ms - self._wall_offset_ms)
+            self._wall_offset_ms = offset_ms
+        else:
+            self._wall_offset_ms = max(self._wall_offset_ms, offset_ms)
 
     def expire(self, now_ms: int, *, examined_max: int = 1000) -> Sequence[TransactionDecision[str]]:
         """Decide to remove ids that have been idle for too long. The response of a decision is the transactional id.
@@ -324,6 +351,7 @@ class TransactionShard:
     ) -> None:
         """Change the state of an id: its last record counts. This topic is not written in transactions."""
         transactional_id = record.transactional_id
+        open_before = self._transactions.get(transactional_id) if transactional_id in self._ongoing else None
         if isinstance(record, Tombstone):
             self._transactions.pop(transactional_id)
         else:
@@ -333,7 +361,10 @@ class TransactionShard:
             self._prepared.pop(transactional_id, None)
             return
         if record.state is TxnState.ONGOING:
-            self._ongoing.set(transactional_id, _due_ms(record))
+            # A transaction that is open already keeps its deadline, which may have been corrected.
+            due_ms = _due_ms(record)
+            if open_before is None or due_ms != _due_ms(open_before):
+                self._ongoing.set(transactional_id, due_ms)
         else:
             self._ongoing.discard(transactional_id)
         if record.state in PREPARED:

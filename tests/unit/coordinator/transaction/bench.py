@@ -39,6 +39,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.now_ms = 1_700_000_000_000
+        self._set_by_ms = 0
         self.log: list[tuple[bytes, bytes | None]] = []
         self.markers: list[WriteMarkers] = []
         self.producer_ids = map(self._given_out, itertools.count(FIRST_PRODUCER_ID))
@@ -48,7 +49,12 @@ class Bench:
 
     @property
     def moment(self) -> Moment:
-        return Moment(self.now_ms, 0)
+        return Moment(self.now_ms, self.now_ms - self._set_by_ms)
+
+    def set_clock(self, by_ms: int) -> None:
+        """The wall clock is set forward, or back; no time passes."""
+        self.now_ms += by_ms
+        self._set_by_ms += by_ms
 
     # -- the runtime
 

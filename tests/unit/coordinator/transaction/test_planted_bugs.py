@@ -168,6 +168,21 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         test_timeouts.test_the_time_of_a_transaction_counts_from_its_first_partition,
         {},
     ),
+    "26: a clock that is set back prolongs a transaction": (
+        Bug("shard", "self._ongoing.shift(offset_ms - self._wall_offset_ms)", "pass"),
+        test_timeouts.test_a_clock_that_is_set_back_does_not_prolong_a_transaction,
+        {"back_ms": 3_600_000},
+    ),
+    "26: a partition that is added takes the corrected deadline back": (
+        Bug("shard", "or due_ms != _due_ms(open_before)", "or True"),
+        test_timeouts.test_a_clock_that_is_set_back_does_not_prolong_a_transaction,
+        {"back_ms": 2_000},
+    ),
+    "31: the start of a transaction is in the future, and is believed": (
+        Bug("shard", "transaction.started_ms > moment.wall_ms", "False"),
+        test_timeouts.test_a_coordinator_whose_clock_is_behind_that_of_the_one_before_gives_a_transaction_its_timeout,
+        {},
+    ),
     "27: a timeout strikes after the decision": (
         Bug("shard", "else:\n            self._ongoing.discard(transactional_id)", "else:\n            pass"),
         test_timeouts.test_a_timeout_that_comes_after_the_decision_changes_nothing,

@@ -15,7 +15,8 @@ from semel.errors import ErrorCode
 from semel.types import INT32_MAX, ProducerIdentity
 from tests.unit.coordinator.transaction.bench import EPOCH_LAST, ID, P0, P1, TIMEOUT_MS, Bench
 
-WEEK_MS = 7 * 24 * 3600 * 1000
+HOUR_MS = 3600 * 1000
+WEEK_MS = 7 * 24 * HOUR_MS
 
 
 def time_out(bench: Bench) -> list[str]:
@@ -145,6 +146,55 @@ def test_open_transactions_time_out_after_a_failover_as_before(bench: Bench) -> 
     bench.add(bench.init(), P0)
     bench.crash()
     bench.now_ms += TIMEOUT_MS + 1
+    assert time_out(bench) == [ID]
+
+
+@pytest.mark.parametrize("back_ms", [2_000, HOUR_MS])
+def test_a_clock_that_is_set_back_does_not_prolong_a_transaction(bench: Bench, back_ms: int) -> None:
+    """Scenario 26."""
+    identity = bench.init()
+    bench.add(identity, P0)
+    assert time_out(bench) == []
+    bench.now_ms += TIMEOUT_MS // 2
+    bench.set_clock(-back_ms)
+    assert time_out(bench) == []
+    bench.add(identity, P1)
+    bench.now_ms += TIMEOUT_MS // 2
+    assert time_out(bench) == []
+    bench.now_ms += 1
+    assert time_out(bench) == [ID]
+    bench.write_markers()
+    # What begins after that has the whole time.
+    bench.add(bench.init(), P0)
+    bench.now_ms += TIMEOUT_MS
+    assert time_out(bench) == []
+    bench.now_ms += 1
+    assert time_out(bench) == [ID]
+
+
+def test_a_clock_that_is_set_back_little_by_little_does_not_either(bench: Bench) -> None:
+    bench.add(bench.init(), P0)
+    assert time_out(bench) == []
+    for _ in range(100):
+        bench.set_clock(-100)
+        assert time_out(bench) == []
+    bench.now_ms += TIMEOUT_MS + 1_000
+    assert time_out(bench) == [ID]
+
+
+def test_a_coordinator_whose_clock_is_behind_that_of_the_one_before_gives_a_transaction_its_timeout(
+    bench: Bench,
+) -> None:
+    """Scenario 31, with brokers whose clocks differ."""
+    identity = bench.init()
+    bench.add(identity, P0)
+    bench.crash()
+    bench.set_clock(-HOUR_MS)
+    assert time_out(bench) == []
+    bench.now_ms += TIMEOUT_MS
+    bench.add(identity, P1)
+    assert time_out(bench) == []
+    bench.now_ms += 1
     assert time_out(bench) == [ID]
 
 
