@@ -89,28 +89,44 @@ func TestKafkaGoGroup(t *testing.T) {
 
 func kafkaGoOffset(t *testing.T, topic, groupID string) int64 {
 	t.Helper()
-	fetched, err := kafkaGoClient().OffsetFetch(within(t), &kafka.OffsetFetchRequest{
-		GroupID: groupID, Topics: map[string][]int{topic: {0}},
+	var offset int64
+	onceServed(t, func() error {
+		fetched, err := kafkaGoClient().OffsetFetch(within(t), &kafka.OffsetFetchRequest{
+			GroupID: groupID, Topics: map[string][]int{topic: {0}},
+		})
+		check(t, err)
+		offset = fetched.Topics[topic][0].CommittedOffset
+		return fetched.Error
 	})
-	check(t, err)
-	check(t, fetched.Error)
-	return fetched.Topics[topic][0].CommittedOffset
+	return offset
 }
 
-// A broker answers CONCURRENT_TRANSACTIONS while the markers of the transaction before are being written.
-func kafkaGoProducer(t *testing.T, transactionalID string) *kafka.ProducerSession {
+// A coordinator that was chosen a moment ago does not serve yet, and one that is writing the markers of a transaction begins
+// no other. The library leaves it to its user to ask again.
+func onceServed(t *testing.T, ask func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		refused := ask()
+		isEarly := errors.Is(refused, kafka.NotCoordinatorForGroup) || errors.Is(refused, kafka.GroupLoadInProgress) ||
+			errors.Is(refused, kafka.GroupCoordinatorNotAvailable) || errors.Is(refused, kafka.ConcurrentTransactions)
+		if !isEarly || time.Now().After(deadline) {
+			check(t, refused)
+			return
+		}
+	}
+}
+
+func kafkaGoProducer(t *testing.T, transactionalID string) (producer *kafka.ProducerSession) {
+	t.Helper()
+	onceServed(t, func() error {
 		initialized, err := kafkaGoClient().InitProducerID(within(t), &kafka.InitProducerIDRequest{
 			TransactionalID: transactionalID, TransactionTimeoutMs: 60_000, ProducerID: -1, ProducerEpoch: -1,
 		})
 		check(t, err)
-		if errors.Is(initialized.Error, kafka.ConcurrentTransactions) && time.Now().Before(deadline) {
-			continue
-		}
-		check(t, initialized.Error)
-		return initialized.Producer
-	}
+		producer = initialized.Producer
+		return initialized.Error
+	})
+	return producer
 }
 
 func TestKafkaGoTransactionsOfOffsets(t *testing.T) {
@@ -127,13 +143,15 @@ func TestKafkaGoTransactionsOfOffsets(t *testing.T) {
 		})
 		check(t, err)
 		check(t, added.Error)
-		pending, err := client.TxnOffsetCommit(within(t), &kafka.TxnOffsetCommitRequest{
-			TransactionalID: transactionalID, ProducerID: producer.ProducerID, ProducerEpoch: producer.ProducerEpoch,
-			GroupID: groupID, GenerationID: -1,
-			Topics: map[string][]kafka.TxnOffsetCommit{topic: {{Partition: 0, Offset: ending.offset}}},
+		onceServed(t, func() error {
+			pending, err := client.TxnOffsetCommit(within(t), &kafka.TxnOffsetCommitRequest{
+				TransactionalID: transactionalID, ProducerID: producer.ProducerID, ProducerEpoch: producer.ProducerEpoch,
+				GroupID: groupID, GenerationID: -1,
+				Topics: map[string][]kafka.TxnOffsetCommit{topic: {{Partition: 0, Offset: ending.offset}}},
+			})
+			check(t, err)
+			return pending.Topics[topic][0].Error
 		})
-		check(t, err)
-		check(t, pending.Topics[topic][0].Error)
 		ended, err := client.EndTxn(within(t), &kafka.EndTxnRequest{
 			TransactionalID: transactionalID, ProducerID: producer.ProducerID, ProducerEpoch: producer.ProducerEpoch,
 			Committed: ending.commits,
