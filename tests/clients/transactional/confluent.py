@@ -28,6 +28,8 @@ class Confluent:
                 "transaction.timeout.ms": timeout_ms,
                 "message.timeout.ms": timeout_ms,
                 "linger.ms": 0,
+                # The tests leave transactions open on purpose and stop the broker before the producer.
+                "log_level": 0,
             }
         )
         producer.init_transactions(PATIENCE_S)
