@@ -6,7 +6,8 @@ how many seeds may run at the same time, each in a process of its own; and ``RES
 list each of more than twenty runs. Every result is one line of ``.cache/campaigns/NAME.jsonl``, written before the next
 run starts, with the hash of the source that was tested: an interrupted campaign continues where it was, and after a
 change of the source it starts again. A finished campaign writes its verdict to
-``benchmarks/results/campaign-NAME.json``.
+``benchmarks/results/campaign-NAME.json``. With ``--continue`` a campaign goes on from that file, also on another
+machine and after a change of the source, and writes it when it is interrupted, too.
 """
 
 from __future__ import annotations
@@ -19,17 +20,16 @@ import multiprocessing
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
 import semel
+from tools.verdicts import Line, read_verdict, verdict_of, what_passed
 
 ROOT = Path(__file__).resolve().parent.parent
-_RESULTS_KEPT_MAX = 20
 
 
 Run: TypeAlias = Callable[[int], dict[str, Any]]
@@ -46,36 +46,54 @@ def main() -> int:
     parser.add_argument("name", nargs="?", choices=names(), help="which one (default: all of them)")
     parser.add_argument("--count", type=int, help="how many seeds, from 0 (default: the campaign's own number)")
     parser.add_argument("--seed", type=int, help="run this one seed only, and again if it ran before")
+    parser.add_argument(
+        "--continue", dest="continued", action="store_true", help="leave out what the committed verdict says has passed"
+    )
     options = parser.parse_args()
     if options.seed is not None and options.name is None:
         parser.error("--seed belongs to one campaign: which?")
-    verdicts = [carry_out(name, options.count, options.seed) for name in ([options.name] if options.name else names())]
+    chosen = [options.name] if options.name else names()
+    verdicts = [carry_out(name, options.count, options.seed, options.continued) for name in chosen]
     return 0 if all(verdicts) else 1
 
 
-def carry_out(name: str, count: int | None, seed: int | None) -> bool:
+def carry_out(name: str, count: int | None, seed: int | None, continued: bool) -> bool:
     campaign = cast(Campaign, importlib.import_module(f"tools.campaigns.{name.replace('-', '_')}"))
     results = results_file(name)
     results.parent.mkdir(parents=True, exist_ok=True)
     source = source_hash(getattr(campaign, "SOURCES", ()))
     if seed is not None:
         return noted(name, source, results, result_of(campaign.run, seed))
-    return run_all(campaign, name, campaign.COUNT if count is None else count, source, results)
+    file = verdict_file(name)
+    count = campaign.COUNT if count is None else count
+    return run_all(campaign, name, count, source, results, file, continued=continued)
 
 
-def run_all(campaign: Campaign, name: str, count: int, source: str, results: Path) -> bool:
-    earlier = {line["seed"]: line["passed"] for line in read(results) if line["source"] == source}
-    print(f"campaign {name}: {count} seeds, {len(earlier)} of them known; results in {results}", flush=True)
-    known = sum(bool(earlier.get(seed)) for seed in range(count))
-    missing = [seed for seed in range(count) if not earlier.get(seed)]
-    at_once: int = getattr(campaign, "AT_ONCE", 1)
-    passed = known + sum(noted(name, source, results, result) for result in results_of(campaign.run, missing, at_once))
-    print(f"campaign {name}: {passed} of {count} passed")
-    if count >= campaign.COUNT:
-        latest = {line["seed"]: line for line in read(results) if line["source"] == source and line["seed"] < count}
-        kept_max: int = getattr(campaign, "RESULTS_KEPT_MAX", _RESULTS_KEPT_MAX)
-        write_verdict(name, source, list(latest.values()), kept_max)
-    return passed == count
+def run_all(
+    campaign: Campaign, name: str, count: int, source: str, results: Path, verdict: Path, *, continued: bool = False
+) -> bool:
+    earlier = read_verdict(verdict) if continued else {}
+    tested = None if continued else source
+    known = what_passed(earlier) | {line["seed"] for line in _latest(results, tested) if line["passed"]}
+    missing = [seed for seed in range(count) if seed not in known]
+    print(f"campaign {name}: {count} seeds, {count - len(missing)} of them known; results in {results}", flush=True)
+    failed = set(missing)
+    try:
+        for result in results_of(campaign.run, missing, getattr(campaign, "AT_ONCE", 1)):
+            if noted(name, source, results, result):
+                failed.remove(result["seed"])
+    finally:
+        found = verdict_of(name, _latest(results, tested), earlier, getattr(campaign, "RESULTS_KEPT_MAX", 20))
+        if found["runs"] >= campaign.COUNT or continued:
+            verdict.write_text(json.dumps(found, indent=2) + "\n")
+            print(f"campaign {name}: verdict in {verdict}")
+    print(f"campaign {name}: {count - len(failed)} of {count} passed")
+    return not failed
+
+
+def _latest(results: Path, source: str | None) -> list[Line]:
+    """Return the latest result of each seed, on this source or on any."""
+    return list({line["seed"]: line for line in read(results) if source in (None, line["source"])}.values())
 
 
 def results_of(run: Run, seeds: list[int], at_once: int) -> Iterator[dict[str, Any]]:
@@ -113,41 +131,6 @@ def noted(name: str, source: str, results: Path, result: dict[str, Any]) -> bool
     return bool(result["passed"])
 
 
-def write_verdict(name: str, source: str, lines: list[dict[str, Any]], kept_max: int) -> None:
-    """Write the verdict of a campaign: how many runs passed, the failed seeds, the totals, and each run if there are
-    at most ``kept_max``."""
-    verdict = {
-        "campaign": name,
-        "runs": len(lines),
-        "passed": sum(line["passed"] for line in lines),
-        "failed_seeds": sorted(line["seed"] for line in lines if not line["passed"]),
-        "seconds": round(sum(line["seconds"] for line in lines)),
-        "source": source,
-        "totals": dict(sorted(totals(lines).items())),
-        "results": [_in_short(line) for line in lines] if len(lines) <= kept_max else [],
-    }
-    file = ROOT / "benchmarks" / "results" / f"campaign-{name}.json"
-    file.write_text(json.dumps(verdict, indent=2) + "\n")
-    print(f"campaign {name}: verdict in {file}")
-
-
-def _in_short(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result without long texts, such as the output: they are needed only to find the cause of a failure."""
-    return {name: value for name, value in line.items() if not isinstance(value, str) or 0 < len(value) <= 100}
-
-
-def totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """Return the totals of all whole numbers, also one level down: the sums, or the largest of times and of memory."""
-    added: Counter[str] = Counter()
-    for line in lines:
-        for name, value in line.items():
-            inner = value.items() if isinstance(value, dict) else [(name, value)]
-            for key, count in inner:
-                if type(count) is int and key != "seed":
-                    added[key] = max(added[key], count) if key.endswith(("_ms", "_mb")) else added[key] + count
-    return added
-
-
 def names() -> list[str]:
     modules = [path.stem for path in (ROOT / "tools" / "campaigns").glob("*.py")]
     return sorted(module.replace("_", "-") for module in modules if module != "__init__")
@@ -157,7 +140,11 @@ def results_file(name: str) -> Path:
     return Path(os.environ.get("SEMEL_CACHE") or ROOT / ".cache") / "campaigns" / f"{name}.jsonl"
 
 
-def read(results: Path) -> list[dict[str, Any]]:
+def verdict_file(name: str) -> Path:
+    return ROOT / "benchmarks" / "results" / f"campaign-{name}.json"
+
+
+def read(results: Path) -> list[Line]:
     if not results.exists():
         return []
     lines = []
