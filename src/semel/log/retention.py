@@ -35,27 +35,30 @@ def retention_steps(log: PartitionLog, now_ms: int) -> Generator[None, None, int
     """Apply retention like ``apply_retention``, with a ``yield`` after every step."""
     expired = [] if log.is_truncating else expired_segments(log, now_ms)
     if expired:
-        yield from removal_steps(log, expired, now_ms)
+        yield from _removal_steps(log, expired, now_ms)
     return len(expired)
 
 
-def follower_steps(log: PartitionLog) -> Generator[None, None, int]:
-    """Remove the segments below the log start, for a log that another broker leads, with a ``yield`` after every step.
-
-    Only the leader applies retention; a follower takes over the leader's log start. Returns the number of removed
+def below_start_steps(log: PartitionLog) -> Generator[None, None, int]:
+    """Remove the segments below the log start, with a ``yield`` after every step. Returns the number of removed
     segments.
+
+    For DeleteRecords, and for a log that another broker leads: only the leader applies retention, and a follower takes
+    over the leader's log start. The segments are found in the first step: meanwhile retention or another DeleteRecords
+    may have removed them.
     """
-    below = [] if log.is_truncating else segments_below_start(log)
+    below = [] if log.is_truncating else _segments_below_start(log)
     if below:
-        yield from removal_steps(log, below, 0)  # The time is not used: the active segment stays, so none is made.
+        yield from _removal_steps(log, below, 0)  # The time is not used: the active segment stays, so none is made.
     return len(below)
 
 
-def removal_steps(log: PartitionLog, segments: Sequence[Segment], now_ms: int) -> Generator[None, None, None]:
+def _removal_steps(log: PartitionLog, segments: Sequence[Segment], now_ms: int) -> Generator[None, None, None]:
     """Remove these segments, which are the oldest of the log, with a ``yield`` after every step.
 
     At least one segment stays, if necessary a new one: its file name keeps the log end offset on disk.
     """
+    assert segments[0] is log.segments.first, f"{segments[0]!r} is not the first segment of {log}"
     if segments[-1] is log.segments.active:
         log.roll(now_ms)
         # The new segment's name contains the log end: it must be durable before the old segment is removed.
@@ -106,7 +109,7 @@ def expired_segments(log: PartitionLog, now_ms: int) -> list[Segment]:
     return expired
 
 
-def segments_below_start(log: PartitionLog) -> list[Segment]:
+def _segments_below_start(log: PartitionLog) -> list[Segment]:
     """The closed segments that lie completely below the log start, oldest first."""
     below = []
     for number, segment in enumerate(log.segments):

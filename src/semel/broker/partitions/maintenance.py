@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from semel.broker.node import Node
 from semel.errors import KafkaError
-from semel.log.retention import follower_steps, retention_steps
+from semel.log.retention import below_start_steps, retention_steps
 from semel.log.worker import Worker
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Maintenance:
         def slices() -> Iterator[tuple[PartitionLog, Callable[[], object]]]:
             for log in list(self._node.logs.logs.values()):
                 is_led = self._node.partitions.get(*log.topic_partition) is not None
-                steps = retention_steps(log, self._node.clock.now_ms()) if is_led else follower_steps(log)
+                steps = retention_steps(log, self._node.clock.now_ms()) if is_led else below_start_steps(log)
                 ended: list[int | None] = []
 
                 def step(steps: Generator[None, None, int] = steps, ended: list[int | None] = ended) -> None:

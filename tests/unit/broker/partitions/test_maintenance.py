@@ -15,6 +15,7 @@ from semel.broker.config.broker_config import BrokerConfig
 from semel.broker.network.request import Request
 from semel.broker.partitions.partitions import Partition
 from semel.broker.requests.handlers.create_topics import create_topics
+from semel.broker.requests.handlers.delete_records import delete_records
 from semel.broker.requests.handlers.delete_topics import delete_topics
 from semel.errors import StorageError
 from semel.log.outcomes import Isolation
@@ -25,6 +26,12 @@ from semel.testing.virtual.network import VirtualNetwork
 from semel.testing.virtual.worker import VirtualWorker
 from semel.types import Address, TopicPartition
 from semel.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from semel.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from semel.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.wire.records import iterate_headers, iterate_records
 from tests.broker.raw_client import batch
@@ -85,6 +92,29 @@ def test_segments_past_their_retention_go_without_anybody_asking() -> None:
     assert (kept.log.log_start_offset, expiring.log.log_start_offset) == (0, 1)
     bench.append(expiring)
     assert (expiring.log.log_start_offset, expiring.log.high_watermark) == (1, 2)
+
+
+@pytest.mark.parametrize("together", [1, 2, 3])
+def test_records_that_are_deleted_twice_at_the_same_time_take_no_others_with_them(together: int) -> None:
+    bench = Bench()
+    partition = bench.partition("t", retention_ms="-1")
+    for _ in range(5):
+        bench.append(partition)
+        partition.log.roll(bench.clock.now_ms())
+    partition.log.delete_records_before(2)
+    bench.run(bench.broker.node.logs.persist_log_starts())  # So that all requests continue in the same turn.
+    request = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 2)])], timeout_ms=1000)
+
+    async def delete_at_once() -> list[DeleteRecordsResponse]:
+        deleting = (delete_records(bench.broker.node, cast(Request, None), request) for _ in range(together))
+        return await asyncio.gather(*deleting)
+
+    responses = bench.run(delete_at_once())
+
+    results = [response.topics[0].partitions[0] for response in responses]
+    assert [(result.error_code, result.low_watermark) for result in results] == [(0, 2)] * together
+    assert (partition.log.log_start_offset, partition.log.segments.first.base_offset) == (2, 2)
+    assert partition.log.read(2, 1000, isolation=Isolation.READ_UNCOMMITTED).records
 
 
 def test_an_idle_producer_is_forgotten_after_its_time() -> None:

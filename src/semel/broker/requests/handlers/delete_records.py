@@ -14,7 +14,7 @@ import logging
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.errors import ErrorCode, KafkaError, StorageError
-from semel.log.retention import removal_steps, segments_below_start
+from semel.log.retention import below_start_steps
 from semel.types import INTERNAL_TOPICS
 from semel.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -83,10 +83,10 @@ class _Deleting:
 
 async def _remove_segments(node: Node, topic: str, index: int) -> None:
     partition = node.partitions.get(topic, index)
-    if partition is None or not (segments := segments_below_start(partition.log)):
+    if partition is None:
         return
     try:
-        await node.turns.run(removal_steps(partition.log, segments, node.clock.now_ms()), elements=1)
+        await node.turns.run(below_start_steps(partition.log), elements=1)
     except OSError as error:
         logger.error("segments of %s are removed later: %s", partition.topic_partition, error)
 
