@@ -47,7 +47,7 @@ def below_start_steps(log: PartitionLog) -> Generator[None, None, int]:
     over the leader's log start. The segments are found in the first step: meanwhile retention or another DeleteRecords
     may have removed them.
     """
-    below = [] if log.is_truncating else _segments_below_start(log)
+    below = [] if log.is_truncating or log.offline is not None else _segments_below_start(log)
     if below:
         yield from _removal_steps(log, below, 0)  # The time is not used: the active segment stays, so none is made.
     return len(below)
@@ -56,7 +56,8 @@ def below_start_steps(log: PartitionLog) -> Generator[None, None, int]:
 def _removal_steps(log: PartitionLog, segments: Sequence[Segment], now_ms: int) -> Generator[None, None, None]:
     """Remove these segments, which are the oldest of the log, with a ``yield`` after every step.
 
-    At least one segment stays, if necessary a new one: its file name keeps the log end offset on disk.
+    At least one segment stays, if necessary a new one: its file name keeps the log end offset on disk. If the log goes
+    offline between two steps, the other files stay: it may have been deleted, and its folder may belong to a new topic.
     """
     assert segments[0] is log.segments.first, f"{segments[0]!r} is not the first segment of {log}"
     if segments[-1] is log.segments.active:
@@ -79,11 +80,15 @@ def _removal_steps(log: PartitionLog, segments: Sequence[Segment], now_ms: int) 
             # transactions.
             log.disk.sync_directory(log.folder)
         yield
+        if log.offline is not None:
+            return
     for segment in segments:
         segment.remove()
         if segment.base_offset != log.recovery_point:
             log.snapshots.remove(segment.base_offset)
         yield
+        if log.offline is not None:
+            return
 
 
 def expired_segments(log: PartitionLog, now_ms: int) -> list[Segment]:

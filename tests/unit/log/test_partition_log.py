@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -11,13 +12,14 @@ from semel.errors import ErrorCode, KafkaError
 from semel.log.config import CleanupPolicy, LogConfig
 from semel.log.outcomes import Appended, Isolation
 from semel.log.partition_log import PartitionLog
-from semel.log.retention import apply_retention
+from semel.log.retention import apply_retention, below_start_steps
 from semel.log.segments.transaction_index import AbortedTransaction
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import TopicPartition
 from semel.wire.records import Codec, TimestampType, iterate_headers, parse_header
 from tests.logs import (
+    FOLDER,
     NOW_MS,
     append,
     batch,
@@ -399,6 +401,27 @@ def test_retention_removes_what_lies_before_the_log_start_whatever_the_policy() 
     log.delete_records_before(10)
     assert apply_retention(log, NOW_MS) > 0
     assert log.segments.first.base_offset <= 10 < log.segments[1].base_offset
+
+
+@pytest.mark.parametrize("steps_before", range(4))
+def test_the_removal_of_segments_does_not_touch_a_new_topic_in_the_folder_of_the_deleted_one(steps_before: int) -> None:
+    disk = VirtualDisk()
+    log = open_log(disk, config=SMALL_SEGMENTS)
+    for _ in range(20):
+        append(log, batch("a"))
+    log.delete_records_before(10)
+    steps = below_start_steps(log)
+    for _ in range(steps_before):
+        next(steps)
+    log.retire("the topic was deleted")
+    disk.rename(FOLDER, "/data/deleted")
+    new = open_log(disk, topic_id=UUID(int=8))
+    append(new, batch("b"))
+
+    list(steps)
+
+    new.close()
+    assert values(open_log(disk, topic_id=UUID(int=8))) == [(0, b"b")]
 
 
 # A disk that refuses
