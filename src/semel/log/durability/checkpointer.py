@@ -15,7 +15,8 @@ worker.
 
 The laws: the machine leaves ``running`` whatever exception is raised. A recovery point moves in memory only after it is
 in the file. A journal file is released only after a checkpoint that was *prepared after* the switch to the other file
-has moved every log, and only while no log is offline whose records may be in that file only.
+has moved every log, none of which was being truncated at that moment, and only while no log is offline whose records
+may be in that file only.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ class Checkpointer:
         self._interval_ms = interval_ms
         self._refused = refused  # called in place of a log line if there was no room
         self._running: list[Checkpoint] | None = None
-        self._covers_other_journal = False  # whether the running checkpoint was prepared after the journal had switched
+        # Whether the running checkpoint was prepared after the journal had switched, and has all logs.
+        self._covers_other_journal = False
         self._unprepared = 0
         self._wanted = False
         self._closing = False
@@ -156,7 +158,9 @@ class Checkpointer:
         self._wanted = False
         self._bytes_before = self._appended_bytes()
         self._due_ms = self._clock.monotonic_ms() + self._interval_ms
-        self._covers_other_journal = self.journal is not None and not self.journal.can_switch
+        # A log that is being truncated is not part of this checkpoint, and what it keeps may be in the journal only.
+        is_complete = not any(log.is_truncating for log in self._logs.values())
+        self._covers_other_journal = self.journal is not None and not self.journal.can_switch and is_complete
         jobs = self._running = self._prepare(self._logs.values())
         offsets = self._offsets()
         try:

@@ -280,6 +280,44 @@ def test_the_journal_is_kept_for_a_partition_that_went_offline_however_many_chec
     assert machine.ends() == [1, 101, 101]
 
 
+def test_a_checkpoint_without_a_log_that_is_being_truncated_does_not_release_the_journal() -> None:
+    """What this log keeps may be in the journal only, and the checkpoint does not sync it."""
+    machine = Machine(config=LogConfig(index_interval_bytes=1, segment_bytes=400))
+    for _ in range(5):
+        machine.produce()
+    truncated, other, _ = machine.logs
+    assert len(truncated.segments) == 3
+    machine.directory.truncate_soon({truncated: 4}, lambda failed: None)
+    for _ in range(30):  # The journal is full, the other file is begun, and checkpoints follow.
+        append(other, batch("x" * 100))
+        machine.commit()
+        machine.work()
+    machine.workers["semel-folders"].step()
+    assert (truncated.log_end_offset, truncated.recovery_point, other.recovery_point > 0) == (4, 0, True)
+    machine.directory.kill()
+    machine.disk.crash(Unsynced.LOST)
+    machine.open()
+    assert machine.ends() == [4, 35, 5]
+
+
+def test_the_journal_is_released_after_a_truncation() -> None:
+    machine = Machine()
+    machine.produce()
+    truncated, other, _ = machine.logs
+    machine.directory.truncate_soon({truncated: 0}, lambda failed: None)
+    for _ in range(100):
+        append(other, batch("x" * 100))
+        machine.commit()
+        machine.a_second_passes(0.1)
+    machine.workers["semel-folders"].step()
+    sizes = []
+    for _ in range(200):
+        machine.produce()
+        machine.a_second_passes(0.1)
+        sizes.append(machine.journal_bytes())
+    assert sizes[-1] == sizes[20]
+
+
 # Group commit
 
 
