@@ -15,6 +15,7 @@ from semel.log.directory import LogDirectory
 from semel.log.durability import checkpoints
 from semel.log.durability.checkpoints import MetaProperties
 from semel.log.partition_log import PartitionLog
+from semel.log.recovery.accepted_loss import accept_loss
 from semel.log.topic_logs import TopicLogs
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk import VirtualDisk
@@ -353,19 +354,41 @@ def test_the_log_start_of_a_log_that_was_deleted_meanwhile_is_not_written_for_it
     assert (machine.log("orders").log_start_offset, machine.log("orders").topic_id) == (0, UUID(int=99))
 
 
-def test_a_clean_close_leaves_nothing_to_read_again(machine: Machine) -> None:
-    append(machine.create("orders"), produced(0))
+def close(machine: Machine) -> None:
     closing = machine.loop.create_task(machine.directory.close())
     for _ in range(20):
         machine.turn()
         for worker in machine.workers.values():
             worker.stop()
     assert closing.done()
+
+
+def test_a_clean_close_leaves_nothing_to_read_again(machine: Machine) -> None:
+    append(machine.create("orders"), produced(0))
+    close(machine)
     machine.disk.crash()
     machine.directory = machine.open()
     log = machine.log("orders")
     assert (log.log_end_offset, log.recovery_point) == (1, 1)
     assert {"00000000000000000000.index", "00000000000000000000.timeindex"} < set(machine.disk.list("/data/orders-0"))
+
+
+def test_records_that_were_given_up_do_not_come_back_from_a_journal_of_before_the_clean_close(machine: Machine) -> None:
+    log = machine.create("orders")
+    for number in range(10):
+        append(log, batch(f"{number}"))
+        machine.commit()
+    close(machine)
+    size = log.size_bytes // 10
+    path = "/data/orders-0/00000000000000000000.log"
+    machine.disk.open(path).write(5 * size + 65, b"damaged")
+    accept_loss(machine.disk, "/data", TopicPartition("orders", 0), SYNCED.topic_id, is_compacted=False)
+    machine.directory = machine.open()
+    log = machine.log("orders")
+    append(log, batch("A"))
+    machine.commit()
+    machine.restart(power_cut=False)
+    assert values(machine.log("orders")) == [*((number, b"%d" % number) for number in range(5)), (5, b"A")]
 
 
 # Whose directory

@@ -40,6 +40,7 @@ _HEADER: Final = struct.Struct(">IIQB16siqI")
 _UP_TO_CRC: Final = struct.Struct(">II")
 _AFTER_CRC: Final = struct.Struct(">QB16siqI")
 _CRC_END: Final = 8
+_GENERATION_END: Final = 16
 _KEPT_GENERATION: Final = 1
 _RESERVED_BYTES: Final = 32 * 1024  # the small files that a deletion writes, in blocks of the file system
 _ZEROED_AHEAD_MIN: Final = 256 * 1024
@@ -206,24 +207,38 @@ def _encoded(entry: Entry, generation: int) -> tuple[Buffer, ...]:
 
 
 def read_entries(disk: Disk, folder: str) -> tuple[int, list[Entry]]:
-    """All sound entries, oldest first, and the highest generation seen (0 when there is no journal)."""
+    """All sound entries, oldest first, and the highest generation seen (0 when there is no journal).
+
+    A file that was emptied (``forget``, ``release``) still says which generation it had. The next journal needs a later
+    one, or it would make the entries behind its own readable again.
+    """
     kept: list[Entry] = []
     if disk.exists(f"{folder}/{KEPT_FILE_NAME}"):
         _, kept = decode_entries(read_file(disk, f"{folder}/{KEPT_FILE_NAME}"))
     found: list[tuple[int, list[Entry]]] = []
+    highest = 0
     for name in FILE_NAMES:
         path = f"{folder}/{name}"
         if not disk.exists(path):
             continue
         file = disk.open(path)
         try:
-            generation, entries = decode_entries(file.read(0, file.size()))
+            content = file.read(0, file.size())
         finally:
             file.close()
+        generation, entries = decode_entries(content)
         if entries:
             found.append((generation, entries))
+        highest = max(highest, generation or _generation_of_emptied(content))
     found.sort(key=lambda item: item[0])
-    return (found[-1][0] if found else 0), [*kept, *(entry for _, entries in found for entry in entries)]
+    return highest, [*kept, *(entry for _, entries in found for entry in entries)]
+
+
+def _generation_of_emptied(data: bytes) -> int:
+    """The generation of a file whose first entry was made unreadable by ``forget`` or ``release``; 0 for others."""
+    if len(data) < _GENERATION_END or any(data[:_CRC_END]):
+        return 0
+    return int.from_bytes(data[_CRC_END:_GENERATION_END], "big")
 
 
 def decode_entries(data: bytes) -> tuple[int, list[Entry]]:

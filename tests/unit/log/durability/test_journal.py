@@ -85,7 +85,25 @@ def test_a_journal_that_was_forgotten_is_empty(disk: VirtualDisk) -> None:
     journal.append([data(0)])
     journal.forget()
     disk.crash()
-    assert read_entries(disk, "/data") == (0, [])
+    assert read_entries(disk, "/data") == (1, [])
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_what_an_earlier_process_left_behind_is_not_read(disk: VirtualDisk, released: bool) -> None:
+    journal = Journal(disk, "/data", generation=1)
+    journal.append([data(number) for number in range(10)])
+    if released:
+        journal.switch()
+        journal.release()
+    else:
+        journal.forget()
+    generation, _ = read_entries(disk, "/data")
+    later = Journal(disk, "/data", generation=generation + 1)
+    for number in range(10, 13):  # In one of them the other file is used.
+        later.append([data(number)])
+        assert offsets(disk) == [number]
+        later.switch()
+        later.release()
 
 
 def test_the_next_process_goes_on_with_a_higher_generation(disk: VirtualDisk) -> None:
