@@ -337,7 +337,11 @@ class PartitionLog:
             raise does_not_follow(self.topic_partition, header, self.log_end_offset)
         config = self._config
         segment = self.segments.active
-        if not segment.takes(header, config, self.segment_age_max_ms, now_ms):
+        try:
+            is_taken = segment.takes(header, config, self.segment_age_max_ms, now_ms)
+        except OSError as error:
+            raise read_failed(self, error) from error
+        if not is_taken:
             segment = self.roll(now_ms)
         size_before = segment.size_bytes
         try:

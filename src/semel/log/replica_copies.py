@@ -37,9 +37,13 @@ def append_copied(log: PartitionLog, batches: memoryview, *, now_ms: int) -> Non
     if not copied:
         return
     end_before = log.log_end_offset
+    headers = [header for _, header, _ in copied]
     try:
-        headers = [header for _, header, _ in copied]
-        if log.segments.active.takes_all(headers, len(batches), log.config, log.segment_age_max_ms):
+        takes_all = log.segments.active.takes_all(headers, len(batches), log.config, log.segment_age_max_ms)
+    except OSError as error:
+        raise read_failed(log, error) from error
+    try:
+        if takes_all:
             _write_all(log, batches, copied, now_ms)
         else:
             for batch, header, marker in copied:

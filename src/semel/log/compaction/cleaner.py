@@ -85,7 +85,15 @@ class LogCleaner:
             if not log.config.compact or log.offline is not None or log.is_truncating or log in self._running:
                 continue
             self._roll_if_due(log, now_ms)
-            if now_ms >= self._not_before_ms.get(log, 0) and (found := self.cleanable(log, now_ms)) is not None:
+            if now_ms < self._not_before_ms.get(log, 0):
+                continue
+            try:
+                found = self.cleanable(log, now_ms)
+            except OSError as error:
+                logger.error("%s cannot be read, and is not compacted: %s", log.topic_partition, error)
+                self._not_before_ms[log] = now_ms + RETRY_AFTER_MS
+                continue
+            if found is not None:
                 candidates.append((log, found))
         return dirtiest(candidates)
 

@@ -390,8 +390,13 @@ class Segment:
         return self.file.read(position, header.size_bytes)
 
     def first_timestamp(self) -> int | None:
+        """The timestamp of the first batch; ``NO_TIMESTAMP`` if its header is damaged: that batch cannot be read, but
+        the segment can be appended to and closed. Raises ``OSError``."""
         if self._first_timestamp is None and self.size_bytes >= HEADER_SIZE:
-            self._first_timestamp = parse_header(self.file.read(0, HEADER_SIZE)).max_timestamp
+            try:
+                self._first_timestamp = parse_header(self.file.read(0, HEADER_SIZE)).max_timestamp
+            except DecodeError:
+                self._first_timestamp = NO_TIMESTAMP
         return self._first_timestamp
 
     def trust_time_index(self) -> None:

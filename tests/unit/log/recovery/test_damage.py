@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from semel.errors import DecodeError, KafkaError
-from semel.log.config import LogConfig
+from semel.errors import DecodeError, ErrorCode, KafkaError
+from semel.log.compaction.cleaner import LogCleaner
+from semel.log.config import CleanupPolicy, LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.disk import read_file, write_file
 from semel.log.durability import checkpoints
@@ -21,9 +23,10 @@ from semel.log.partition_log import PartitionLog
 from semel.log.topic_logs import TopicLogs
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.testing.virtual.loop import VirtualLoop
 from semel.types import TopicPartition
-from semel.wire.records import iterate_headers, verify_crc
+from semel.wire.records import MAGIC_POSITION, iterate_headers, verify_crc
 from tests.logs import NOW_MS, StepWorker, append, batch, produced, values, visible
 
 TOPIC = TopicLogs(UUID(int=1), LogConfig(segment_bytes=400, index_interval_bytes=100), synced=True, partitions=(0, 1))
@@ -385,3 +388,59 @@ def test_a_reader_from_any_offset_gets_what_is_there_or_an_error_when_a_length_o
                 reached = first.base_offset <= offset <= first.last_offset
                 assert reached or not verify_crc(records, 0, first), f"{bit} at {start}: {offset} leads to {first}"
             machine.kill()
+
+
+def with_damaged_first_header() -> Machine:
+    """The header of the first batch of the active segment is damaged; nothing of it was read at the start."""
+    machine = stopped(records=5)
+    assert newest(machine) == FIRST
+    flip(machine, FIRST, MAGIC_POSITION)
+    machine.start()
+    assert machine.directory.unavailable == {}
+    return machine
+
+
+def test_a_damaged_header_at_the_begin_of_a_segment_refuses_no_append() -> None:
+    machine = with_damaged_first_header()
+    append(machine.log(), produced(5, "value 5"))
+    assert machine.log().log_end_offset == 6
+    batches = read_file(machine.disk, f"/data/{SOUND}/{0:020}.log")
+    (position, _), *_ = list(iterate_headers(batches))[-1:]
+    copy = bytearray(batches[position:])
+    copy[7] = 6
+    machine.log().append_copied(memoryview(copy), now_ms=NOW_MS)
+    assert machine.log().log_end_offset == 7
+
+
+def test_a_segment_whose_begin_cannot_be_read_takes_its_log_offline() -> None:
+    machine = stopped(records=5)
+    machine.start()
+    machine.disk.fail(DiskFault(Operation.READ, f"{FOLDER}/*", errno.EIO, times=None))
+    with pytest.raises(KafkaError) as caught:
+        append(machine.log(), produced(5, "value 5"))
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert machine.log().offline is not None
+
+
+def compacted() -> TopicLogs:
+    policy = frozenset({CleanupPolicy.COMPACT})
+    return replace(TOPIC, config=replace(TOPIC.config, cleanup_policy=policy, max_compaction_lag_ms=1000))
+
+
+def test_a_log_with_a_damaged_header_does_not_keep_the_others_from_being_compacted() -> None:
+    machine = with_damaged_first_header()
+    machine.kill()
+    machine.topics = {"orders": compacted()}
+    machine.start()
+    cleaner = LogCleaner(machine.directory, ManualClock(NOW_MS))
+    assert cleaner.choose(NOW_MS + 10_000) is machine.log(SOUND)
+
+
+def test_a_log_that_cannot_be_read_does_not_keep_the_others_from_being_compacted() -> None:
+    machine = stopped(records=12)
+    machine.topics = {"orders": compacted()}
+    machine.start()
+    machine.disk.fail(DiskFault(Operation.READ, f"{FOLDER}/*", errno.EIO, times=None))
+    cleaner = LogCleaner(machine.directory, ManualClock(NOW_MS))
+    for _ in range(2):
+        assert cleaner.choose(NOW_MS + 10_000) is machine.log(SOUND)
