@@ -22,7 +22,7 @@ class TimestampOffset(NamedTuple):
 
 
 def first_at_or_after(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
-    """The first record, by offset, whose timestamp is not before ``timestamp``."""
+    """The first record, by offset, whose timestamp is not before ``timestamp``. As in Kafka it may be a marker."""
     for segment in log.segments:
         if segment.largest_timestamp < timestamp:
             continue
@@ -45,8 +45,6 @@ def first_with_largest_timestamp(log: PartitionLog) -> TimestampOffset | None:
 def _first_record(
     log: PartitionLog, segment: Segment, position: int, header: BatchHeader, timestamp: int
 ) -> TimestampOffset | None:
-    if header.is_control:
-        return None
     for record in iterate_records(segment.read_batch(position, header)):
         if record.timestamp >= timestamp and record.offset >= log.log_start_offset:
             epoch = header.partition_leader_epoch

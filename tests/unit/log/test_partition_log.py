@@ -339,6 +339,18 @@ def test_the_first_of_several_records_with_the_largest_timestamp_is_found_althou
     assert log.offset_for_timestamp(60) == (900, 1, 0)
 
 
+def test_a_marker_is_found_by_its_timestamp_as_in_kafka(log: PartitionLog) -> None:
+    """Otherwise a topic whose last record is a marker, as after every transaction, would have no largest timestamp."""
+    append(log, batch("a", timestamp=NOW_MS - 10))
+    how = {"producer_id": 2, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    append(log, batch("b", timestamp=NOW_MS - 5, **how))
+    end_transaction(log, committed=True, producer=2)
+    assert log.largest_timestamp() == (NOW_MS, 2, 0)
+    assert log.offset_for_timestamp(NOW_MS - 4) == (NOW_MS, 2, 0)
+    append(log, batch("c", timestamp=NOW_MS + 1))
+    assert log.largest_timestamp() == (NOW_MS + 1, 3, 0)
+
+
 def test_an_empty_log_has_no_timestamps(log: PartitionLog) -> None:
     assert (log.offset_for_timestamp(0), log.largest_timestamp()) == (None, None)
 
