@@ -105,25 +105,40 @@ class CleaningPass:
         for segment in self.log.segments.reaching(start):
             if segment.base_offset >= end:
                 break
-            place = segment.locate(start)
-            if place is None:
-                continue
-            for _, header, batch in segment.batches(place.position, step_bytes=STEP_BYTES):
-                if self._pace.spend_batch(header.size_bytes):
-                    yield
-                if header.is_control or aborted.contains(header):
-                    continue
-                keys = yield from self._keys(header, batch)
-                if offset_map.entries + len(keys) > offset_map.entries_max:
-                    if offset_map.entries:
-                        return self._mapped(offset_map, header.base_offset)
-                    # One batch is always covered, or there would be no progress.
-                    offset_map = OffsetMap(len(keys))
-                for key, offset in keys:
-                    offset_map.put(key, offset)
-                    if self._pace.spend(1):
-                        yield
+            try:
+                offset_map, full_at = yield from self._add_keys(offset_map, segment, start, aborted)
+            except FileNotFoundError:
+                if self._is_here(segment):
+                    raise
+                continue  # Retention has removed it: nothing is left that its records could outdate.
+            if full_at is not None:
+                return self._mapped(offset_map, full_at)
         return self._mapped(offset_map, end)
+
+    def _add_keys(
+        self, offset_map: OffsetMap, segment: Segment, start: int, aborted: AbortedTransactions
+    ) -> Generator[None, None, tuple[OffsetMap, int | None]]:
+        """Add the keys of a segment from the offset ``start`` on. Returns the map, and the offset of the first batch
+        for which it has no room; ``None`` if it has room for all."""
+        place = segment.locate(start)
+        if place is None:
+            return offset_map, None
+        for _, header, batch in segment.batches(place.position, step_bytes=STEP_BYTES):
+            if self._pace.spend_batch(header.size_bytes):
+                yield
+            if header.is_control or aborted.contains(header):
+                continue
+            keys = yield from self._keys(header, batch)
+            if offset_map.entries + len(keys) > offset_map.entries_max:
+                if offset_map.entries:
+                    return offset_map, header.base_offset
+                # One batch is always covered, or there would be no progress.
+                offset_map = OffsetMap(len(keys))
+            for key, offset in keys:
+                offset_map.put(key, offset)
+                if self._pace.spend(1):
+                    yield
+        return offset_map, None
 
     def _keys(self, header: BatchHeader, batch: memoryview) -> Generator[None, None, list[tuple[bytes, int]]]:
         """All keys of the batch with their offsets, or none if the batch cannot be decoded to its end. Such a batch is
@@ -154,21 +169,38 @@ class CleaningPass:
         assert end_offset is not None, "the active segment is never compacted"
         return segments, end_offset
 
+    def _is_here(self, segment: Segment) -> bool:
+        return any(segment is other for other in self.log.segments)
+
     def _replace(self, group: list[Segment], batch_filter: BatchFilter) -> Generator[None, None, None]:
+        """Rewrite a group. If retention removes some of its segments meanwhile, rewrite the others once more: their
+        outdated records must go in this pass."""
+        while group := list(filter(self._is_here, group)):
+            if (yield from self._is_replaced(group, batch_filter)):
+                return
+            # What retention has removed must not come back.
+            remove_unfinished(self._disk, self.log.folder)
+
+    def _is_replaced(self, group: list[Segment], batch_filter: BatchFilter) -> Generator[None, None, bool]:
+        """Rewrite a group. Returns ``False`` if retention has removed some of its segments meanwhile."""
         rewriting = self.rewriting(group)
         try:
             new = yield from rewriting.run(batch_filter)
+        except FileNotFoundError:
+            if all(map(self._is_here, group)):
+                raise
+            return False
         except SegmentTooLarge:
             logger.warning("%s: %r stays as it is: compacted, it would exceed 2 GB", self.log.topic_partition, group)
             remove_unfinished(self._disk, self.log.folder)
-            return
+            return True
         while self.log.checkpoints.is_running:
             yield  # A worker writes the indexes of segments under the names that the new one is about to take.
         if new is None:
             self._statistics.segments_left_alone += 1
-        elif swap_segments(self._disk, self.log, group, new):
-            self._statistics.segments_replaced += len(group)
-            self._statistics.bytes_freed += sum(segment.size_bytes for segment in group) - new.size_bytes
-        else:
-            # Retention has removed some of the segments meanwhile: they must not come back.
-            remove_unfinished(self._disk, self.log.folder)
+            return True
+        if not swap_segments(self._disk, self.log, group, new):
+            return False
+        self._statistics.segments_replaced += len(group)
+        self._statistics.bytes_freed += sum(segment.size_bytes for segment in group) - new.size_bytes
+        return True

@@ -13,7 +13,7 @@ from semel.log.config import CleanupPolicy
 from semel.log.disk import replace_file
 from semel.log.durability.checkpoints import read_offsets
 from semel.log.recovery.loading import load_log
-from semel.log.retention import apply_retention
+from semel.log.retention import apply_retention, below_start_steps
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import TopicPartition
@@ -202,6 +202,7 @@ def test_segments_that_retention_removes_during_a_pass_do_not_come_back(slices: 
             apply_retention(bench.log, bench.now_ms)
             start = bench.log.log_start_offset
             expected = latest(bench.records())
+    assert (cleaner.statistics.passes, cleaner.statistics.passes_given_up) == (1, 0)
     apply_retention(bench.log, bench.now_ms)
     if number >= slices:
         assert bench.log.log_start_offset >= start > 0
@@ -210,6 +211,39 @@ def test_segments_that_retention_removes_during_a_pass_do_not_come_back(slices: 
     names = [name for name in bench.disk.list(FOLDER) if name.endswith(".log")]
     assert names == [f"{segment.base_offset:020d}.log" for segment in bench.log.segments]
     assert latest(bench.copy().records()) == latest(bench.records())
+
+
+def with_deleted_key(**settings: object) -> Bench:
+    """Key ``a`` has a value in the second segment and a tombstone in a later one; two segments may become one."""
+    bench = Bench(settings={"segment_bytes": 150, "delete_retention_ms": 1000, **settings})
+    for key in ("x", "y", "a", "k", "l", "m", "n", "o"):
+        bench.put((key, "1"))
+    bench.put(("a", None))
+    bench.put(("z", "1"))
+    bench.roll()
+    bench.checkpoint()
+    bench.settings["segment_bytes"] = 450
+    return bench.copy()
+
+
+def clean_again(bench: Bench, cleaner: LogCleaner) -> None:
+    """Some more passes, each after the time of tombstones and of a pass that failed."""
+    for number in range(3):
+        bench.now_ms += RETRY_AFTER_MS
+        bench.put(("q", f"{number}"))
+        bench.clean(cleaner)
+
+
+@pytest.mark.parametrize("slices", range(10))
+def test_a_deleted_key_stays_deleted_if_segments_are_removed_during_the_pass(slices: int) -> None:
+    bench = with_deleted_key(cleanup_policy=COMPACT_DELETE, retention_ms=None)
+    cleaner = bench.cleaner()
+    for number, _ in enumerate(cleaner.clean(bench.log, bench.now_ms)):
+        if number == slices:
+            bench.delete_before(2)
+            list(below_start_steps(bench.log))
+    clean_again(bench, cleaner)
+    assert b"a" not in latest(bench.records())
 
 
 # Failing
