@@ -58,6 +58,8 @@ class LogCleaner:
     ``worker`` does the syncs. Without a worker each sync blocks the caller of a slice for a few milliseconds.
     """
 
+    cleaning_pass = CleaningPass
+
     def __init__(
         self,
         directory: Logs,
@@ -115,7 +117,7 @@ class LogCleaner:
         found = self.cleanable(log, now_ms)
         if found is None or log in self._running or log.offline is not None:
             return
-        cleaning = CleaningPass(
+        cleaning = self.cleaning_pass(
             log,
             found,
             disk=self._directory.disk,
@@ -124,7 +126,7 @@ class LogCleaner:
             statistics=self.statistics,
             background=self._background,
         )
-        steps = self._finish(log, cleaning)
+        steps = self._finish(log, cleaning, now_ms)
         self._running[log] = steps
         try:
             while self._running.get(log) is steps and log.offline is None:
@@ -161,9 +163,11 @@ class LogCleaner:
             self.statistics.slice_seconds_max = max(self.statistics.slice_seconds_max, seconds)
         return True
 
-    def _finish(self, log: PartitionLog, cleaning: CleaningPass) -> Iterator[None]:
+    def _finish(self, log: PartitionLog, cleaning: CleaningPass, now_ms: int) -> Iterator[None]:
         """Run the pass, then write the offset that it has reached."""
-        self._offsets()[log] = yield from cleaning.run()
+        reached = self._offsets()[log] = yield from cleaning.run()
+        if reached == cleaning.cleanable.first_dirty_offset:
+            self._not_before_ms[log] = now_ms + RETRY_AFTER_MS  # It had to leave segments as they are.
         yield from self._background(self._writing())
 
     def _give_up(self, log: PartitionLog, not_before_ms: int) -> None:

@@ -52,11 +52,16 @@ class CleaningPass:
         self._statistics = statistics
         self._background = background
         self._pace = pace or Pace()
+        self._is_complete = True  # whether no segment was left as it is although records in it may be outdated
         # No more keys than offsets: a short range gets a small map.
         self._map_entries_max = min(map_entries_max, cleanable.end_offset - cleanable.first_dirty_offset)
 
     def run(self) -> Generator[None, None, int]:
-        """Compact the log. Returns the offset it has reached: the end of the range, or where the map was full."""
+        """Compact the log. Returns the offset it has reached: the end of the range, or where the map was full.
+
+        If segments had to be left as they are, it is the beginning of the range: as long as they have an outdated
+        record, the records that outdate it must be part of the map. Otherwise a tombstone among them would go alone.
+        """
         remove_unfinished(self._disk, self.log.folder)
         aborted = self.aborted_transactions()
         live = self.live_producers()
@@ -77,7 +82,7 @@ class CleaningPass:
         for group in group_segments(segments, end_offset=end_offset, config=self.log.config):
             yield from self._replace(group, batch_filter)
             yield
-        return covered_to
+        return covered_to if self._is_complete else self.cleanable.first_dirty_offset
 
     def aborted_transactions(self) -> AbortedTransactions:
         return AbortedTransactions(entry for segment in self.log.segments for entry in segment.transaction_index)
@@ -193,6 +198,7 @@ class CleaningPass:
         except SegmentTooLarge:
             logger.warning("%s: %r stays as it is: compacted, it would exceed 2 GB", self.log.topic_partition, group)
             remove_unfinished(self._disk, self.log.folder)
+            self._is_complete = False
             return True
         while self.log.checkpoints.is_running:
             yield  # A worker writes the indexes of segments under the names that the new one is about to take.

@@ -8,12 +8,15 @@ from uuid import UUID
 import pytest
 
 from semel.log.compaction.cleaner import CLEANER_OFFSET_FILE, RETRY_AFTER_MS, LogCleaner
+from semel.log.compaction.cleaning import CleaningPass
 from semel.log.compaction.pace import SLICE_COST
+from semel.log.compaction.rewriting import Rewriting
 from semel.log.config import CleanupPolicy
 from semel.log.disk import replace_file
 from semel.log.durability.checkpoints import read_offsets
 from semel.log.recovery.loading import load_log
 from semel.log.retention import apply_retention, below_start_steps
+from semel.log.segments.segment import Segment
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import TopicPartition
@@ -242,6 +245,28 @@ def test_a_deleted_key_stays_deleted_if_segments_are_removed_during_the_pass(sli
         if number == slices:
             bench.delete_before(2)
             list(below_start_steps(bench.log))
+    clean_again(bench, cleaner)
+    assert b"a" not in latest(bench.records())
+
+
+class OutgrowsItsSegments(CleaningPass):
+    """A group whose new segment would be too large is left as it is (KAFKA-20036)."""
+
+    def rewriting(self, group: list[Segment]) -> Rewriting:
+        made = super().rewriting(group)
+        if len(group) > 1:
+            made._size_bytes_max = 100
+        return made
+
+
+def test_a_deleted_key_stays_deleted_if_a_group_outgrows_one_segment() -> None:
+    bench = with_deleted_key()
+    cleaner = bench.cleaner()
+    cleaner.cleaning_pass = OutgrowsItsSegments
+    run(cleaner, bench)
+    assert (b"a", b"1") in [(read.key, read.value) for read in bench.records()]
+    assert cleaner.choose(bench.now_ms + RETRY_AFTER_MS - 1) is None, "it would end like the last pass"
+    cleaner.cleaning_pass = CleaningPass
     clean_again(bench, cleaner)
     assert b"a" not in latest(bench.records())
 
