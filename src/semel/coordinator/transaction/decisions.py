@@ -99,9 +99,13 @@ def init_known(
         return ask_again(InitProducerIdResult(ErrorCode.CONCURRENT_TRANSACTIONS), transaction)
     owns = identity is not None and transaction.is_present(*identity)
     if identity is not None and not owns:
-        if transaction.state in IDLE and transaction.is_last(*identity):
+        repeats = transaction.state in IDLE and transaction.is_last(*identity)
+        if not repeats:
+            return _refuse_init(ErrorCode.PRODUCER_FENCED)
+        # The reserved epoch: without transactions V2, an abort for the owner at its last epoch has used it. A producer
+        # that had it could not be fenced, so the owner gets a new producer id.
+        if transaction.producer_epoch < EPOCH_MAX:
             return Decision(_granted(transaction))
-        return _refuse_init(ErrorCode.PRODUCER_FENCED)
     if transaction.state is TxnState.ONGOING:
         prepared = aborted(
             transaction,
@@ -125,7 +129,7 @@ def init_known(
         transaction,
         producer_id=present.producer_id,
         producer_epoch=present.producer_epoch,
-        last_producer_epoch=transaction.producer_epoch if owns else None,
+        last_producer_epoch=None if identity is None else identity.producer_epoch,
         timeout_ms=timeout_ms,
         now_ms=now_ms,
     )

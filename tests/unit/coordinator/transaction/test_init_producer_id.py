@@ -262,6 +262,24 @@ def test_an_old_cluster_rotates_with_the_request_that_follows_the_fence(old_benc
     assert old_bench.transaction.producer_id != last.producer_id
 
 
+def test_on_an_old_cluster_a_producer_that_starts_again_is_not_given_the_reserved_epoch(old_bench: Bench) -> None:
+    """Scenario 19: its own abort has used the reserved epoch, which could not be fenced if it got that one."""
+    old_bench.init()
+    last = old_bench.at_epoch(EPOCH_LAST)
+    old_bench.add(last, P0, version=0)
+    assert old_bench.run(old_bench.decide_init(last)).error is ErrorCode.CONCURRENT_TRANSACTIONS
+    old_bench.write_markers()
+    assert old_bench.transaction.producer_epoch == EPOCH_LAST + 1
+    rotated = old_bench.init(last)
+    assert rotated.producer_id != last.producer_id
+    assert rotated.producer_epoch == 0
+    assert old_bench.init(last) == rotated, "its answer was lost"
+    old_bench.crash()
+    assert old_bench.init(last) == rotated, "and the coordinator has moved"
+    old_bench.add(rotated, P0, version=0)
+    assert old_bench.init_error(last) is ErrorCode.PRODUCER_FENCED
+
+
 def test_two_inits_in_any_order_never_get_the_same_identity(bench: Bench) -> None:
     """Scenario 25: each is decided on what the one before has recorded."""
     bench.init()
