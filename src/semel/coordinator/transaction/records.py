@@ -38,6 +38,10 @@ NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 EPOCH_MAX: Final = 2**15 - 1
 """The highest epoch. It is never given to a client: it is used to fence the highest epoch that a client can have."""
 
+REMEMBERED_PARTITIONS_MAX: Final = 100
+"""The number of partitions up to which a set of them is cached with its bytes. A transaction may have all partitions of
+the cluster, and if they are added one by one, each addition makes another set."""
+
 _log: Final = logging.getLogger(__name__)
 _VERSION: Final = Struct(">h")
 _ABSENT: Final = -1  # In the usual values only, which are packed and unpacked without the codec.
@@ -175,11 +179,18 @@ def _usual_value(record: Transaction) -> bytes:
     return head + partitions + _VALUE_TAIL_V2.pack(*times, _TWO_TAGS, record.last_producer_id, _SECOND_TAG, version)
 
 
-# Cached, because a producer writes to the same partitions in many transactions.
-@lru_cache(maxsize=1024)
 def _encoded_partitions(partitions: frozenset[TopicPartition]) -> bytes:
+    is_small = len(partitions) <= REMEMBERED_PARTITIONS_MAX
+    return (_remembered_partitions if is_small else _computed_partitions)(partitions)
+
+
+def _computed_partitions(partitions: frozenset[TopicPartition]) -> bytes:
     encoded = codec.encode(TransactionLogValue(transaction_partitions=_by_topic(partitions)), VALUE_VERSION_MAX)
     return bytes(encoded[_VALUE_HEAD.size - _VERSION.size : -_TIMES_AND_NO_TAGS_BYTES])
+
+
+# A producer writes to the same partitions in many transactions.
+_remembered_partitions: Final = lru_cache(maxsize=1024)(_computed_partitions)
 
 
 def _key(transactional_id: str) -> bytes:

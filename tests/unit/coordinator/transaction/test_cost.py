@@ -7,6 +7,7 @@ from functools import partial
 from semel.coordinator.transaction.listing import ListFilters
 from semel.coordinator.transaction.records import decode, encode
 from semel.coordinator.transaction.shard import TransactionShard
+from semel.types import TopicPartition
 from tests.executed_lines import lines_executed
 from tests.memory import held_bytes
 from tests.unit.coordinator.transaction.bench import ID, P0, P1, TIMEOUT_MS, Bench
@@ -53,6 +54,22 @@ def test_a_known_id_takes_less_than_half_a_kilobyte() -> None:
     log = with_ids(Bench(), 5_000).log
     loaded(log)  # What is made only once is no part of what an id takes.
     assert held_bytes(lambda: loaded(log)) / len(loaded(log)) < 450
+
+
+def test_a_transaction_of_many_partitions_leaves_no_memory_behind() -> None:
+    """They are added one by one, as their first batches arrive: each addition makes another set."""
+
+    def transact(partitions: int) -> None:
+        bench = Bench()
+        identity = bench.init()
+        for partition in range(partitions):
+            bench.add(identity, TopicPartition("orders", partition))
+        bench.end(identity, committed=True)
+        bench.write_markers()
+        bench.log.clear()
+
+    transact(1)  # What is made only once is not counted.
+    assert held_bytes(lambda: transact(1_000)) < 1_000_000
 
 
 def loaded(log: list[tuple[bytes, bytes | None]]) -> TransactionShard:
