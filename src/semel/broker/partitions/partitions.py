@@ -187,7 +187,7 @@ class Partition:
             return False
         self._unconfirmed.append((ticket, operation, token))
         self._asked_s.append((ticket, self._table.time_s()))
-        self.log.sync_unawaited()
+        self._sync_awaited()
         for follower in self.followers.values():
             follower.confirm()
         return True
@@ -219,7 +219,14 @@ class Partition:
     def when_committed(self, last_offset: int, operation: AwaitsCommit, token: object) -> None:
         """Call ``operation.committed(token)`` once ``last_offset`` is below the high watermark."""
         self._uncommitted.append((last_offset, operation, token))
-        self.log.sync_unawaited()
+        self._sync_awaited()
+
+    def _sync_awaited(self) -> None:
+        """Sync what was written without ``awaited``. If the log is offline, no sync will end: fail what waits."""
+        if self.log.offline is None:
+            self.log.sync_unawaited()
+        else:
+            self._table.moved(self)
 
     def watch(self, fetch: DelayedOperation) -> None:
         """Call ``fetch.committed(self)`` whenever there is more to read."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 
+import pytest
+
 from semel.broker.coordinators.shard_runtime import ID_WAIT_MS
 from semel.errors import ErrorCode
 from semel.replication.replica_set import ReplicaSet
@@ -108,6 +110,24 @@ def test_a_log_that_goes_offline_with_records_under_way_takes_the_shard_with_it(
     )
     bench.note("a", 2)
     assert bench.told[1:] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+@pytest.mark.parametrize("has_followers", [False, True])
+def test_a_request_is_refused_after_the_sync_of_a_record_has_failed_that_no_request_waited_for(
+    has_followers: bool,
+) -> None:
+    bench = Bench()
+    if has_followers:
+        followed(bench)
+    bench.runtime.apply(bench.shard.note("a", 1))
+    bench.disk.fail(DiskFault(Operation.SYNC, "*", times=None))
+    bench.wait()
+    assert bench.log.offline is not None
+    assert bench.log.high_watermark == 0, "the record is replayed, and will never be committed"
+    for _ in range(2):
+        bench.runtime.run(lambda shard: shard.read("a"), bench.waiter)
+        bench.wait()
+    assert bench.told == [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 # An id between its decision and the last marker.
