@@ -6,6 +6,8 @@ would take the test longer, and nothing here rests on the log.
 
 from __future__ import annotations
 
+from itertools import pairwise
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,12 +18,14 @@ from semel.broker.requests.handlers import describe_log_dirs, describe_producers
 from semel.broker.turns import Turns
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.offsets.committed import StoredOffset
+from semel.coordinator.group.offsets.removal import RECORDS_PER_BATCH_MAX
 from semel.coordinator.group.records import OffsetCommit, OffsetKey
 from semel.coordinator.transaction.records import Transaction
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
 from semel.testing import Broker
 from semel.wire.apis import ApiKey
+from semel.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from semel.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from semel.wire.messages.list_groups import ListGroupsRequest
@@ -76,6 +80,34 @@ def test_all_offsets_of_a_group_are_looked_up_in_slices(client: RawClient, node:
     assert runtime.shard.offsets.delete_group(group).records
     for number in range(MANY):
         committed.remove(OffsetKey(group, topic, number))
+
+
+def test_the_offsets_of_a_deleted_topic_are_removed_in_slices(client: RawClient, node: Node, topic: str) -> None:
+    find_coordinator(client, topic, GROUP)
+    topic_id = node.image.topics[topic].id
+    runtime = node.coordinators.groups.runtime(node.coordinators.groups.partition_for(topic))
+    assert runtime is not None
+    offsets, log, loop = runtime.shard.offsets, runtime.partition.log, node.partitions._loop
+    for number in range(MANY):
+        key = OffsetKey(f"group {number}", topic, 0)
+        offsets._state.committed.put(StoredOffset(OffsetCommit(key, 7, None, "", 0, None, topic_id), -1))
+    ends: list[int] = []
+    all_removed = Event()
+
+    def look() -> None:
+        """Once in each turn of the loop."""
+        ends.append(log.log_end_offset)
+        if ends[-1] - ends[0] < MANY:
+            loop.call_soon(look)
+        else:
+            all_removed.set()
+
+    loop.call_soon_threadsafe(look)
+    client.call(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=[topic]))
+
+    assert all_removed.wait(10)
+    assert offsets._state.committed.groups_of_topic(topic) == []
+    assert max(after - before for before, after in pairwise(ends)) == RECORDS_PER_BATCH_MAX
 
 
 def test_a_group_that_is_named_again_and_again_is_answered_until_the_answer_is_full(

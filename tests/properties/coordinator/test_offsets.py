@@ -129,7 +129,7 @@ class OffsetsOfALog(RuleBasedStateMachine):
                 decisions = [shard.delete_group(group_id)]
             case "topic":
                 gone = set(self._tombstones_of_topic(topic, topic_id))
-                decisions = shard.delete_topic(topic, topic_id)
+                decisions = list(shard.delete_topic(topic, topic_id))
         tombstones = [record for record in _records(decisions) if isinstance(record, OffsetTombstone)]
         assert len(tombstones) == len(set(tombstones))
         assert set(tombstones) == (set() if kind != "topic" and self._has_members(group_id) else gone)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
@@ -52,10 +53,30 @@ class CoordinatorExpiry:
         self._timers.clear()
 
     def forget_topic(self, topic: Topic) -> None:
-        """Delete the committed offsets of a topic that was deleted."""
-        for runtime in self._groups:
-            if runtime.refusal is None:
-                _apply(runtime, runtime.shard.offsets.delete_topic(topic.name, topic.id))
+        """Delete the committed offsets of a topic that was deleted, some of them in each turn of the event loop."""
+        turns = self._node.turns
+        # What is committed from now on is for another topic of this name.
+        shards = deque(
+            (
+                runtime,
+                runtime.shard.offsets.delete_topic(topic.name, topic.id, below=runtime.partition.log.log_end_offset),
+            )
+            for runtime in self._groups
+            if runtime.refusal is None
+        )
+
+        def forget_some() -> None:
+            while shards:
+                runtime, decisions = shards[0]
+                decision = next(decisions, None) if runtime.refusal is None else None
+                if decision is not None and runtime.apply(decision):
+                    turns.worked(len(decision.records))
+                    turns.soon(forget_some)
+                    return
+                shards.popleft()
+
+        if shards:
+            turns.soon(forget_some)
 
     def _timeouts(self) -> Iterator[None]:
         for runtime in self._transactions:

@@ -48,9 +48,13 @@ class CommittedOffsets:
     def topics_of(self, group_id: str) -> Mapping[str, Offsets]:
         return self._topics.get(group_id, _NO_TOPICS)
 
-    def of_topic(self, topic: str) -> Iterator[StoredOffset]:
-        for group_id in self._groups_of_topic.get(topic, ()):
-            yield from self._topics[group_id][topic].values()
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """The ids of the groups that have an offset of the topic."""
+        return list(self._groups_of_topic.get(topic, ()))
+
+    def keys_of_topic(self, group_id: str, topic: str) -> list[OffsetKey]:
+        """The keys of a group's offsets of the topic."""
+        return [OffsetKey(group_id, topic, partition) for partition in self.topics_of(group_id).get(topic, ())]
 
     def put(self, stored: StoredOffset) -> None:
         group_id, topic, partition = stored.commit.key

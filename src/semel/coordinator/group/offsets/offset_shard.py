@@ -13,7 +13,7 @@ Handlers decide and change nothing; ``replay`` and ``replay_marker`` change the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Final
 from uuid import UUID
 
@@ -157,12 +157,16 @@ class OffsetShard:
         offsets = map(OffsetTombstone, self._keys(group_id, pending=True))
         return Decision(DeleteGroupResult(), (*offsets, *self._state.groups.tombstones(group_id)))
 
-    def delete_topic(self, topic: str, topic_id: UUID | None) -> list[GroupDecision[Removed]]:
-        """Decide to remove the offsets of a deleted topic, pending ones included.
+    def delete_topic(
+        self, topic: str, topic_id: UUID | None, *, below: int = INT64_MAX
+    ) -> Iterator[GroupDecision[Removed]]:
+        """Decide to remove the offsets of a deleted topic, pending ones included, in batches.
 
-        Offsets of a newer topic of the same name are kept.
+        Offsets of a newer topic of the same name are kept, and those whose records are not ``below`` this log offset.
+        There may be very many offsets, so a batch is decided only when it is asked for: the caller carries out each
+        decision before it takes the next one, perhaps in another turn.
         """
-        return _decisions(removal.of_topic(self._state, topic, topic_id))
+        return map(_decision, removal.of_topic(self._state, topic, topic_id, below))
 
     def expire(self, now_ms: int, *, examined_max: int = sys.maxsize) -> list[GroupDecision[Removed]]:
         """Decide to remove expired offsets, except for partitions with pending offsets; and empty groups without any.
@@ -264,11 +268,12 @@ def _refused(error: ErrorCode, request: CommitRequest) -> GroupDecision[CommitRe
 
 
 def _decisions(batches: Iterable[list[GroupRecord]]) -> list[GroupDecision[Removed]]:
-    decisions: list[GroupDecision[Removed]] = []
-    for records in batches:
-        offsets = sum(isinstance(record, OffsetTombstone) for record in records)
-        decisions.append(Decision(Removed(offsets, len(records) - offsets), tuple(records)))
-    return decisions
+    return [_decision(records) for records in batches]
+
+
+def _decision(records: list[GroupRecord]) -> GroupDecision[Removed]:
+    offsets = sum(isinstance(record, OffsetTombstone) for record in records)
+    return Decision(Removed(offsets, len(records) - offsets), tuple(records))
 
 
 def _utf16_length(text: str) -> int:

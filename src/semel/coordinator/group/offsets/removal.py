@@ -7,7 +7,7 @@ skips a partition with a pending offset, and the deletion of a topic skips the o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 from uuid import UUID
 
@@ -28,11 +28,23 @@ def expired(state: OffsetState, now_ms: int, examined_max: int) -> Iterator[list
     return _batches(_expired_of(state, group_id, now_ms) for group_id in due)
 
 
-def of_topic(state: OffsetState, topic: str, topic_id: UUID | None) -> Iterator[list[GroupRecord]]:
-    """Return batches of tombstones for the offsets of a deleted topic, pending ones included."""
-    stored = (*state.committed.of_topic(topic), *state.pending.of_topic(topic))
-    keys = dict.fromkeys(one.commit.key for one in stored)
-    return _batches([OffsetTombstone(key)] for key in keys if _all_belong_to(state, key, topic_id))
+def of_topic(state: OffsetState, topic: str, topic_id: UUID | None, below: int) -> Iterator[list[GroupRecord]]:
+    """Yield batches of tombstones for the offsets of a deleted topic, pending ones included.
+
+    Offsets from log offset ``below`` on were committed after the deletion, for another topic. A batch is made when it
+    is asked for, from the offsets that there are then.
+    """
+    pending = dict.fromkeys(stored.commit.key for stored in state.pending.of_topic(topic))
+    keys = chain(_committed_keys(state, topic, pending), pending)
+    yield from _batches([OffsetTombstone(key)] for key in keys if _all_belong_to(state, key, topic_id, below))
+
+
+def _committed_keys(state: OffsetState, topic: str, pending: dict[OffsetKey, None]) -> Iterator[OffsetKey]:
+    """Yield the keys of the topic's committed offsets, and take them out of the ``pending`` ones."""
+    for group_id in state.committed.groups_of_topic(topic):
+        for key in state.committed.keys_of_topic(group_id, topic):
+            pending.pop(key, None)
+            yield key
 
 
 def same_topic(one: UUID | None, other: UUID | None) -> bool:
@@ -68,10 +80,11 @@ def _expired_of(state: OffsetState, group_id: str, now_ms: int) -> list[GroupRec
     return tombstones
 
 
-def _all_belong_to(state: OffsetState, key: OffsetKey, topic_id: UUID | None) -> bool:
+def _all_belong_to(state: OffsetState, key: OffsetKey, topic_id: UUID | None, below: int) -> bool:
     committed = state.committed.get(key)
     stored = (*state.pending.of_key(key), *(() if committed is None else (committed,)))
-    return all(same_topic(one.commit.topic_id, topic_id) for one in stored)
+    # None is left if its transaction was aborted meanwhile.
+    return bool(stored) and all(one.log_offset < below and same_topic(one.commit.topic_id, topic_id) for one in stored)
 
 
 def _batches(parts: Iterable[list[GroupRecord]]) -> Iterator[list[GroupRecord]]:

@@ -23,6 +23,7 @@ from tests.unit.coordinator.group.offsets.meaning import verify
 from tests.unit.coordinator.group.offsets.offset_log import OffsetLog
 
 PRODUCER = ProducerIdentity(1000, 0)
+OTHER = ProducerIdentity(1001, 0)
 MEMBER = Member("m-1", None, "client", "/127.0.0.1", 300_000, 45_000, b"", b"")
 OLD, NEW = UUID(int=1), UUID(int=2)
 
@@ -115,7 +116,7 @@ class TestTheEndOfATopic:
         log.commit_in(PRODUCER, 10, partition=2)
         log.commit_in(PRODUCER, 10, topic="refunds", partition=1)
 
-        decisions = log.shard.delete_topic("orders", OLD)
+        decisions = list(log.shard.delete_topic("orders", OLD))
 
         assert decisions == [
             Decision(Removed(3), tombstones(key(1), key(group_id="audit"), key(2))),
@@ -124,10 +125,10 @@ class TestTheEndOfATopic:
         log.end(PRODUCER, committed=True)
         left = log.shard.fetch("payments", None).response.offsets
         assert [(one.topic, one.partition) for one in left] == [("refunds", 0), ("refunds", 1)]
-        assert log.shard.delete_topic("orders", OLD) == []
+        assert list(log.shard.delete_topic("orders", OLD)) == []
 
     def test_without_offsets_decides_nothing(self, log: OffsetLog) -> None:
-        assert log.shard.delete_topic("orders", OLD) == []
+        assert list(log.shard.delete_topic("orders", OLD)) == []
 
     @pytest.mark.parametrize(
         ("committed_for", "deleted", "goes"),
@@ -138,7 +139,7 @@ class TestTheEndOfATopic:
     ) -> None:
         log.write(OffsetCommit(key(), 42, None, "", 0, topic_id=committed_for))
 
-        decisions = log.shard.delete_topic("orders", deleted)
+        decisions = list(log.shard.delete_topic("orders", deleted))
 
         assert decisions == ([Decision(Removed(1), tombstones(key()))] if goes else [])
 
@@ -147,7 +148,28 @@ class TestTheEndOfATopic:
         log.write(OffsetCommit(key(), 42, None, "", 0, topic_id=OLD))
         log.shard.replay(OffsetCommit(key(), 1, None, "", 0, topic_id=NEW), 99, ProducerIdentity(1000, 0))
 
-        assert log.shard.delete_topic("orders", OLD) == []
+        assert list(log.shard.delete_topic("orders", OLD)) == []
+
+    def test_leaves_what_was_committed_after_it_for_a_newer_topic(self, log: OffsetLog) -> None:
+        """A commit with a retention time has no topic id."""
+        log.commit(5)
+        log.commit(5, group_id="audit")
+        decisions = log.shard.delete_topic("orders", OLD, below=len(log.entries))
+        log.commit(6, group_id="audit", retention_ms=1000)
+
+        assert log.apply_all(decisions) == [Removed(1)]
+        assert log.fetch(group_id="audit").offset == 6
+
+    def test_takes_an_offset_along_that_its_transaction_commits_meanwhile(self, log: OffsetLog) -> None:
+        log.commit(5)
+        log.commit_in(PRODUCER, 10, partition=1)
+        log.commit_in(OTHER, 10, partition=2)
+        decisions = log.shard.delete_topic("orders", OLD)
+        log.end(PRODUCER, committed=True)
+        log.end(OTHER, committed=False)
+
+        assert log.apply_all(decisions) == [Removed(2)]
+        assert log.shard.fetch("payments", None).response.offsets == ()
 
     def test_that_many_groups_read_comes_in_batches_that_fit_into_the_log(self, log: OffsetLog) -> None:
         for number in range(RECORDS_PER_BATCH_MAX + 10):
