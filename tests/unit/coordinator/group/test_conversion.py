@@ -377,6 +377,40 @@ def test_a_static_member_is_upgraded_in_its_place_and_back(coordinator: Coordina
     assert coordinator.group.epoch == epoch
 
 
+@pytest.mark.parametrize("policy", [MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE])
+def test_the_last_static_member_that_comes_back_with_the_classic_protocol_converts_the_group_back(
+    policy: MigrationPolicy,
+) -> None:
+    """A rolling restart of static members, which do not leave the group: no other event would convert it."""
+    coordinator = Coordinator(Topics(orders=6), ConsumerSettings(migration_policy=policy))
+    modern = Member(coordinator, "upgraded", instance_id="one")
+    other = ClassicConsumer(coordinator, "b")
+    settle(modern)
+    other.join()
+    other.sync()
+    settle_all([modern], [other])
+    epoch = coordinator.group.epoch
+
+    modern.leave(-2)
+    after = ClassicConsumer(coordinator, "a", instance_id="one")
+    assert after.join().error is ErrorCode.NONE
+
+    if policy is MigrationPolicy.UPGRADE:
+        assert kind(coordinator) is GroupKind.CONSUMER
+        return
+    group = coordinator.shard.directory.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    assert (group.generation, group.state_name) == (epoch, "PreparingRebalance")
+    assert after.sync().error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert other.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert other.join() is DEFERRED
+    assert after.join() is DEFERRED
+    assert [consumer.answers.pop().generation for consumer in (other, after)] == [epoch + 1] * 2
+    restarted = coordinator.reload().directory.groups[GROUP]
+    assert isinstance(restarted, ClassicGroup)
+    assert restarted.members.keys() == {other.member_id, after.member_id}
+
+
 def test_the_classic_api_is_not_for_members_that_speak_kip_848(coordinator: Coordinator) -> None:
     (member,) = members_of(coordinator, 1)
     settle(member)

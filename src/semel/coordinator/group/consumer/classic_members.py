@@ -127,7 +127,8 @@ class ClassicMembers:
         topics: TopicsView,
         moment: Moment,
     ) -> GroupDecision[Response]:
-        """The decision by which members leave. If none uses KIP-848 any more, the group may become a classic one."""
+        """The decision by which members leave, or stop using KIP-848. If none uses it any more, the group may become a
+        classic one."""
         if not can_downgrade(draft.group, self._settings.consumer, self._settings.classic):
             return Decision(response, tuple(draft.records), changes=changes)
         turned = downgrade(draft.group, topics, moment)
@@ -153,6 +154,8 @@ class ClassicMembers:
             if request.instance_id is None and request.knows_required_id:
                 return Decision(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         changes: tuple[Change, ...] = ()
+        former = group.members.get(holder or member_id)
+        used_kip_848 = former is not None and former.classic is None
         if holder is not None and holder != member_id:
             take_over(draft, holder, member_id)
             changes = deadlines.all_cancelled(group.group_id, holder)
@@ -174,6 +177,9 @@ class ClassicMembers:
             else deadlines.cancelled(group.group_id, Deadline.REBALANCE, member_id),
         )
         response = JoinResult(ErrorCode.NONE, member_id, done.after.epoch, CONSUMER_PROTOCOL_TYPE, _preferred(member))
+        if used_kip_848:
+            # It may have been the last member that did.
+            return self.concluded(draft, response, changes, topics, moment)
         return Decision(response, tuple(draft.records), changes=changes)
 
     def _validate_join(self, group: ConsumerGroup, request: JoinRequest, holder: str | None) -> ErrorCode:
