@@ -41,6 +41,10 @@ class CommittedOffsets:
     def has_group(self, group_id: str) -> bool:
         return group_id in self._topics
 
+    def count(self, group_id: str) -> int:
+        """How many offsets the group has."""
+        return sum(map(len, self._topics.get(group_id, _NO_TOPICS).values()))
+
     def of_group(self, group_id: str) -> Iterator[StoredOffset]:
         for offsets in self._topics.get(group_id, _NO_TOPICS).values():
             yield from offsets.values()

@@ -171,8 +171,8 @@ class OffsetShard:
     def expire(self, now_ms: int, *, examined_max: int = sys.maxsize) -> list[GroupDecision[Removed]]:
         """Decide to remove expired offsets, except for partitions with pending offsets; and empty groups without any.
 
-        At most ``examined_max`` of the groups that are due are examined. While ``is_due`` is true there are more, or
-        the records of the last ones have not been replayed.
+        The groups that are due are examined until ``examined_max`` offsets are; at least one group is. While ``is_due``
+        is true there are more, or the records of the last ones have not been replayed.
         """
         return _decisions(removal.expired(self._state, now_ms, examined_max))
 

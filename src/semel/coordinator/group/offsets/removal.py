@@ -7,7 +7,7 @@ skips a partition with a pending offset, and the deletion of a topic skips the o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -22,9 +22,17 @@ RECORDS_PER_BATCH_MAX: Final = 1000
 def expired(state: OffsetState, now_ms: int, examined_max: int) -> Iterator[list[GroupRecord]]:
     """Return batches of tombstones for expired offsets, and for empty groups without offsets.
 
+    No further group is examined after ``examined_max`` offsets; a group without offsets counts as one.
+
     Until the tombstones are replayed, another call returns them again: a batch that could not be written is not lost.
     """
-    due = list(islice(state.expiry.take_due(now_ms), examined_max))
+    due: list[str] = []
+    room = examined_max
+    for group_id in state.expiry.take_due(now_ms):
+        due.append(group_id)
+        room -= max(1, state.committed.count(group_id))
+        if room <= 0:
+            break
     return _batches(_expired_of(state, group_id, now_ms) for group_id in due)
 
 

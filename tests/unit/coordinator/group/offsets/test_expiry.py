@@ -232,6 +232,18 @@ class TestASweep:
         assert pieces == [Removed(3), Removed(1)]
         assert log.fetch(group_id="group-4").offset == 5
 
+    def test_has_pieces_by_offsets_and_not_by_groups(self, log: OffsetLog) -> None:
+        for number in range(4):
+            for partition in range(5):
+                log.commit(5, partition, group_id=f"group-{number}", now_ms=number)
+        pieces = []
+        while log.shard.is_due(RETENTION_MS + 3):
+            pieces.append(
+                sum(removed.offsets for removed in log.apply_all(log.shard.expire(RETENTION_MS + 3, examined_max=7)))
+            )
+
+        assert [piece for piece in pieces if piece] == [10, 10]
+
     def test_does_not_come_to_an_open_transaction_again(self, log: OffsetLog) -> None:
         log.commit(5, now_ms=0)
         log.commit_in(PRODUCER, 10)
