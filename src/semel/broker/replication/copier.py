@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -221,7 +222,7 @@ class Copier:
         forgotten, self._to_forget = self._to_forget, {}
         topics: dict[UUID, FetchTopic] = {}
         for copied in named_now:
-            at = copied.asked = position(copied.log)
+            at = copied.asked = _persisted_position(copied.log)
             copied.asked_in = self._session_epoch
             topic_id, index = copied.key
             topics.setdefault(topic_id, FetchTopic(topic_id=topic_id, partitions=[])).partitions.append(
@@ -337,9 +338,8 @@ class Copier:
             if log.durable_offset < log.log_end_offset:
                 self._unsynced[copied] = None
             self._name(copied)
-        log_start_before = log.log_start_offset
         log.followed(high_watermark=append.high_watermark, log_start_offset=append.log_start_offset)
-        if log.log_start_offset > log_start_before:
+        if copied.asked is None or log.log_start_offset > copied.asked.log_start_offset:
             self._tell_log_start(copied)
 
     def _tell_log_start(self, copied: CopiedPartition) -> None:
@@ -353,11 +353,15 @@ class Copier:
             while self._moved_starts:
                 await asyncio.sleep(0)  # Together with the others of this response.
                 moved, self._moved_starts = self._moved_starts, {}
-                await self._node.logs.persist_log_starts()
+                try:
+                    await self._node.logs.persist_log_starts()
+                except OSError as error:
+                    logger.error("the log starts that broker %d told could not be written: %s", self.leader, error)
+                    await asyncio.sleep(NO_ROOM_RETRY_MS / 1000)
+                    self._moved_starts |= dict.fromkeys(copied for copied in moved if not copied.is_over)
+                    continue
                 for copied in moved:
                     self._name(copied)
-        except OSError as error:
-            logger.error("the log starts that broker %d told could not be written: %s", self.leader, error)
         finally:
             self._persisting = None
 
@@ -408,6 +412,15 @@ class Copier:
             self._name(copied)
 
         copied.retry = self._loop.call_later(delay_ms / 1000, again)
+
+
+def _persisted_position(log: PartitionLog) -> FetchPosition:
+    """Return the position from which to fetch, with the log start that a crash does not undo.
+
+    The leader answers DeleteRecords when its followers have sent the new log start.
+    """
+    at = position(log)
+    return replace(at, log_start_offset=min(at.log_start_offset, log.persisted_log_start_offset))
 
 
 def _ignored(log: PartitionLog) -> None:

@@ -19,7 +19,7 @@ class Log:
     """A log that ends at one offset and is synced up to another."""
 
     topic_id, partition = TOPIC_ID, 0
-    log_start_offset = high_watermark = 0
+    log_start_offset = persisted_log_start_offset = high_watermark = 0
     latest_epoch = 3
     offline = None
 
@@ -43,7 +43,7 @@ class Log:
         self.log_end_offset = self.durable_offset = self.log_end_offset + 1
 
     def followed(self, *, high_watermark: int, log_start_offset: int) -> None:
-        """Readers are not looked at."""
+        self.log_start_offset = max(self.log_start_offset, log_start_offset)
 
 
 class Bench:
@@ -51,15 +51,23 @@ class Bench:
 
     def __init__(self) -> None:
         self.fetches: list[tuple[FetchRequest, Callable[[FetchResponse | None], None]]] = []
+        self.followed: list[Any] = []
         config = SimpleNamespace(
             node_id=1, replica_fetch_max_bytes=1, replica_fetch_wait_max_ms=1, replica_fetch_response_max_bytes=1
         )
-        logs = SimpleNamespace(truncate_soon=None, restart_soon=None)  # Nothing is truncated.
+        self.log_starts_persisted = asyncio.Event()
+        # Nothing is truncated.
+        logs = SimpleNamespace(truncate_soon=None, restart_soon=None, persist_log_starts=self._persist_log_starts)
         node: Any = SimpleNamespace(config=config, clock=SimpleNamespace(now_ms=lambda: 0), logs=logs, cleaner=None)
         peers: Any = SimpleNamespace(broker_epoch=5, ask=self._ask)
         self.copier = Copier(
             node, peers, asyncio.get_running_loop(), 2, served=_ignored, failed=_ignored, changing=_ignored
         )
+
+    async def _persist_log_starts(self) -> None:
+        await self.log_starts_persisted.wait()
+        for copied in self.followed:
+            copied.log.persisted_log_start_offset = copied.log.log_start_offset
 
     def _ask(
         self,
@@ -74,6 +82,7 @@ class Bench:
     def follow(self, log: Log, *, leader_epoch: int) -> CopiedPartition:
         any_log: Any = log
         copied = CopiedPartition(any_log, leader_epoch)
+        self.followed.append(copied)
         self.copier.follow(copied)
         return copied
 
@@ -91,8 +100,23 @@ class Bench:
             for named in topic.partitions
         ]
 
-    def answer(self, fetch: int, records: bytes) -> None:
-        data = PartitionData(partition_index=0, high_watermark=0, aborted_transactions=None, records=records)
+    @property
+    def log_starts(self) -> list[int | None]:
+        return [
+            named.log_start_offset
+            for request, _ in self.fetches
+            for topic in request.topics
+            for named in topic.partitions
+        ]
+
+    def answer(self, fetch: int, records: bytes, *, log_start_offset: int = 0) -> None:
+        data = PartitionData(
+            partition_index=0,
+            high_watermark=0,
+            log_start_offset=log_start_offset,
+            aborted_transactions=None,
+            records=records,
+        )
         topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])]
         self.fetches[fetch][1](FetchResponse(session_id=77, responses=topics))
 
@@ -155,6 +179,24 @@ def test_scenario_61_an_answer_to_a_fetch_before_the_partition_was_named_again_i
         assert truncated.log_end_offset == 5
         bench.answer(2, batch(5))
         assert truncated.log_end_offset == 6
+
+    run(test)
+
+
+def test_a_log_start_is_told_to_the_leader_once_it_is_on_disk_also_if_records_came_with_it() -> None:
+    """The leader answers DeleteRecords then: a power cut must not bring the records back."""
+
+    async def test(bench: Bench) -> None:
+        bench.follow(Log(9, 9), leader_epoch=4)
+        await bench.turn()
+        bench.answer(0, batch(9), log_start_offset=7)
+        await bench.turn()
+        assert (bench.positions[-1], bench.log_starts) == ((4, 10), [0, 0])
+        bench.log_starts_persisted.set()
+        bench.answer(1, batch(10), log_start_offset=7)
+        for _ in range(5):
+            await bench.turn()
+        assert (bench.positions[-1], bench.log_starts[-1]) == ((4, 11), 7)
 
     run(test)
 
