@@ -321,6 +321,27 @@ def test_a_follower_whose_disk_fails_leaves_the_in_sync_set_by_itself() -> None:
     run(scenario)
 
 
+def test_a_follower_whose_log_is_offline_does_not_join_the_in_sync_set_again_with_what_it_had() -> None:
+    """It had everything when the sync of a checkpoint failed, and nothing is written afterwards."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation) as sending:
+            await sending.send(TOPIC, b"1", partition=0)
+        await asyncio.sleep(0.05)
+        failing = next(member for member in cluster.brokers.values() if member is not leader(cluster, 0))
+        failing.host.disk.fail(DiskFault(Operation.SYNC, "*/orders-0/*.log", times=None))
+        failing.host.disk.fail(DiskFault(Operation.SYNC_ALL, times=None))
+        failing.broker.node.logs.checkpoint()
+        await asyncio.sleep(1)
+        assert log_of(failing, 0).offline is not None
+        assert failing.node_id not in state(cluster, 0).isr
+        await asyncio.sleep(30)
+        assert failing.node_id not in state(cluster, 0).isr
+
+    run(scenario)
+
+
 def test_records_that_were_deleted_do_not_come_back_with_another_leader() -> None:
     async def scenario(simulation: Simulation) -> None:
         cluster = await started(simulation)

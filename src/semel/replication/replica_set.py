@@ -170,8 +170,17 @@ class ReplicaSet:
         self._count_members()
 
     def isr_changed(self, isr: Iterable[int]) -> bool:
-        """The image has this in-sync set, under this leader epoch."""
-        self._isr = frozenset(isr)
+        """The image has this in-sync set, under this leader epoch.
+
+        A follower that this leader did not propose to remove has left by itself, because its log is offline, or it is
+        gone. It joins again by a Fetch that comes after this, not by what it had.
+        """
+        isr = frozenset(isr)
+        expected = self._isr if self._proposed is None else self._proposed
+        for replica, follower in self._followers.items():
+            if replica in self._isr and replica in expected and replica not in isr:
+                follower.broker_epoch = None
+        self._isr = isr
         self._count_members()
         return self._advance()
 
@@ -240,6 +249,8 @@ class _Follower:
     def __init__(self) -> None:
         self.offset = 0
         self.broker_epoch: int | None = None
+        """The broker epoch of its last Fetch; ``None`` if there was none in this term, or since it has left by
+        itself."""
         self.behind_since_ms: float | None = None
         """Since when the follower lacks records of the leader; ``None`` while it has all of them."""
         self.last_fetch_ms = 0.0

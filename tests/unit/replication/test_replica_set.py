@@ -260,6 +260,31 @@ def test_a_follower_that_was_removed_for_its_lag_does_not_come_back_before_it_ha
 # Confirmation
 
 
+def test_a_follower_that_has_left_by_itself_joins_again_by_a_later_fetch_only() -> None:
+    replicas = led_by_one(1, 2, 3, end=1)
+    for replica in (2, 3):
+        fetch(replicas, replica, 1)
+    replicas.isr_changed({1, 2})
+    assert propose(replicas) is None
+    fetch(replicas, 3, 1)
+    assert propose(replicas) == {1, 2, 3}
+
+
+def test_a_follower_that_catches_up_while_it_is_being_removed_joins_again_without_another_fetch() -> None:
+    """It has no reason to fetch: nothing is written."""
+    replicas = led_by_one(1, 2, 3, end=1)
+    fetch(replicas, 2, 1)
+    assert propose(replicas, now_ms=0) is None
+    fetch(replicas, 2, 1, now_ms=LAG_MAX_MS)
+    proposed = propose(replicas, now_ms=LAG_MAX_MS + 1)
+    assert proposed == {1, 2}
+    replicas.proposed(proposed)
+    fetch(replicas, 3, 1, now_ms=LAG_MAX_MS + 2)
+    replicas.isr_changed(proposed)
+    replicas.proposal_settled()
+    assert propose(replicas, now_ms=LAG_MAX_MS + 3) == {1, 2, 3}
+
+
 def test_a_ticket_is_confirmed_when_every_other_member_has_replied_to_an_answer_that_left_after_it() -> None:
     replicas = led_by_one(1, 2, 3)
     before = replicas.last_ticket
