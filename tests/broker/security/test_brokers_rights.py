@@ -59,16 +59,15 @@ def allow_anonymous(cluster: Cluster, operation: AclOperation, kind: AclResource
 class AsBroker(RawClient):
     """A client of the brokers' listener that claims to be one of them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, broker_epoch: int = 1) -> None:
+        self.name = ConnectionName(9, "test", broker_epoch, 1)
         broker = cluster.brokers[1].served.broker
         assert broker is not None
         assert broker.endpoints.inter_broker_address is not None
         super().__init__(broker.endpoints.inter_broker_address.port)
 
     def call(self, key: ApiKey, version: int, message: object) -> Any:
-        self.socket.sendall(
-            encode_request(7, APIS[key], version, message, client_id=str(ConnectionName(9, "test", 1, 1)))
-        )
+        self.socket.sendall(encode_request(7, APIS[key], version, message, client_id=str(self.name)))
         return self.receive(key, version, 7)
 
 
@@ -80,6 +79,16 @@ def test_a_client_without_cluster_action_is_no_broker(cluster: Cluster) -> None:
         assert (listed.error_code, listed.transaction_states) == (REFUSED, [])
     with AsBroker(cluster) as stranger, pytest.raises(ConnectionError):
         stranger.call(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest())  # It has no code for all of it.
+
+
+def test_a_client_without_cluster_action_does_not_take_the_place_of_a_brokers_connection(cluster: Cluster) -> None:
+    """Otherwise any user could end the copying of every broker, and no later connection of theirs would be served."""
+    with AsBroker(cluster, broker_epoch=2**40) as stranger:
+        listed = stranger.call(ApiKey.LIST_TRANSACTIONS, 0, ListTransactionsRequest())
+        assert listed.error_code == REFUSED
+        allow_anonymous(cluster, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER)
+        with AsBroker(cluster) as broker:
+            assert broker.call(ApiKey.LIST_TRANSACTIONS, 0, ListTransactionsRequest()).error_code == 0
 
 
 def test_brokers_with_cluster_action_replicate(cluster: Cluster) -> None:
