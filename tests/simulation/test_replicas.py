@@ -20,6 +20,11 @@ from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from semel.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from semel.wire.messages.list_transactions import ListTransactionsRequest
 from tests.simulation.committed_reader import read_committed
 from tests.simulation.served_broker import create_topic
@@ -31,6 +36,7 @@ TOPIC = "orders"
 PARTITIONS = 3
 # Longer than a session and ZooKeeper's tick.
 EXPIRY_S = 20.0
+_BROKER = 4  # The type of a resource whose settings are those of brokers.
 
 
 async def started(simulation: Simulation, **settings: str) -> ServedCluster:
@@ -418,6 +424,31 @@ def test_too_few_in_sync_replicas_refuse_acks_all_and_take_acks_1() -> None:
             await sending.send(TOPIC, b"one", partition=0)
         log = log_of(leading, 0)
         assert (log.durable_offset, log.high_watermark) == (1, 0)
+
+    run(scenario)
+
+
+def test_records_become_visible_when_fewer_in_sync_replicas_are_required_of_all_topics() -> None:
+    """Nothing else happens in the partition that would move its high watermark."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        leading = leader(cluster, 0)
+        for member in cluster.brokers.values():
+            if member is not leading:
+                member.host.kill()
+        await asyncio.sleep(EXPIRY_S)
+        async with producer(simulation, acks=1, enable_idempotence=False) as sending:
+            await sending.send(TOPIC, b"one", partition=0)
+        log = log_of(leading, 0)
+        assert (log.durable_offset, log.high_watermark) == (1, 0)
+        fewer = AlterableConfig("min.insync.replicas", 0, "1")
+        of_all_brokers = AlterConfigsResource(_BROKER, "", [fewer])
+        answer = await cluster.client(leading.node_id).call(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest(resources=[of_all_brokers])
+        )
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        assert log.high_watermark == 1
 
     run(scenario)
 

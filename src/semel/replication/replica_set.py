@@ -184,6 +184,11 @@ class ReplicaSet:
         self._count_members()
         return self._advance()
 
+    def require(self, min_insync_replicas: int) -> bool:
+        """``min.insync.replicas`` has this value from now on."""
+        self.min_insync_replicas = min_insync_replicas
+        return self._advance()
+
     def proposal_settled(self) -> bool:
         """The proposal has been committed or refused, and ``isr_changed`` has received an image newer than that."""
         self._proposed = None

@@ -98,7 +98,7 @@ def test_no_order_of_facts_moves_the_high_watermark_back_or_past_a_member_of_the
                 mark = max(0, replicas.last_ticket - back)
                 assert replicas.replied(replica, mark) == (replicas.confirmed_ticket > before[1])
             case ("min", int(number)):
-                replicas.min_insync_replicas = number
+                moved = replicas.require(number)
         assert replicas.high_watermark >= before[0]
         assert replicas.confirmed_ticket >= before[1]
         assert LEADER in replicas.isr <= replicas.maximal_isr

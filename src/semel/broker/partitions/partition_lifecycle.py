@@ -331,7 +331,7 @@ class PartitionLifecycle:
                 log.config = config
             partition = self._node.partitions.get(topic.name, index)
             if partition is not None and partition.replicas is not None:
-                partition.replicas.min_insync_replicas = config.min_insync_replicas
+                partition.require_in_sync(config.min_insync_replicas)
 
     def _lead(self, topic: Topic) -> None:
         """End the terms of a topic that the image has ended, and begin the new ones, as leader or follower."""

@@ -281,6 +281,12 @@ class Partition:
             _fail(self._produced, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self._replicated(moved)
 
+    def require_in_sync(self, min_insync_replicas: int) -> None:
+        """Set ``min.insync.replicas``. If fewer are required now, the high watermark may move at once."""
+        assert self.replicas is not None
+        if self.replicas.min_insync_replicas != min_insync_replicas:
+            self._replicated(self.replicas.require(min_insync_replicas))
+
     def proposal_settled(self) -> None:
         """End the proposal to change the in-sync set: its outcome is in the image."""
         assert self.replicas is not None
