@@ -192,6 +192,26 @@ def test_a_commit_that_is_carried_out_after_its_connection_was_lost_counts() -> 
     with_zookeeper(use)
 
 
+def test_after_a_refresh_the_outcome_of_a_commit_is_final_also_if_it_was_not_found_out_in_time() -> None:
+    """It lies in a server that is cut off, and is carried out after the refresh, unless that has prevented it."""
+
+    async def use(world: World) -> None:
+        store = await world.store("broker", servers=("zk-1", "zk-2"), commit_timeout_s=3.0)
+        world.servers["zk-1"].cut_off()
+        world.simulation.network.partition("broker", "zk-2")
+        with pytest.raises(StorageError, match="not known"):
+            await compare_and_set(store, "/a", b"1", None)
+        world.simulation.network.heal()
+        await store.refresh()
+        after_refresh = await everything(store)
+        world.servers["zk-1"].rejoin()
+        await asyncio.sleep(1)
+        await store.refresh()
+        assert await everything(store) == after_refresh
+
+    with_zookeeper(use)
+
+
 def test_what_an_earlier_process_has_sent_is_not_carried_out_any_more() -> None:
     """It would be taken for an answer about a commit of the process that is there now."""
 

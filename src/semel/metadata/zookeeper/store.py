@@ -69,6 +69,8 @@ class ZooKeeperStore:
         self._tree = ZnodeTree()
         self._number = -1
         self._history = History()
+        self._unknown: int | None = None
+        """The number over which the last commit was sent whose outcome is not known; ``None`` if it is known."""
         self._turn = asyncio.Lock()
         self._connected = asyncio.Event()
         self._connected.set()
@@ -117,6 +119,7 @@ class ZooKeeperStore:
             async with asyncio.timeout(self._commit_timeout_s), self._turn:
                 self._check_is_open()
                 await self._refresh()
+                await self._retry_on_connection_loss(self._use_up_unknown)
         except TimeoutError:
             raise StorageError(f"ZooKeeper did not answer within {self._commit_timeout_s:g} s") from None
 
@@ -201,19 +204,22 @@ class ZooKeeperStore:
                 f"a change of {size_bytes} bytes; ZooKeeper takes {REQUEST_BYTES_MAX} at once. Nothing was changed"
             )
         session_id = self._session.session_id
+        self._unknown = number
         try:
             zxid = await self._session.write(writes)
         except Refused:
+            self._unknown = None
             await self._refresh()
             return False
         except ConnectionLost:
             return await self._resolved(number, mark)
+        self._unknown = None
         self._move_on(self._tree.after(operations, writes, zxid, session_id), number + 1, history)
         return True
 
     async def _resolved(self, number: int, mark: str) -> bool:
         """Find out after a lost connection whether the commit was written. If not, make sure that it never will be."""
-        seal = SetData(SEQUENCE, self._history.with_commit(number + 1, ()).encode(), number)
+        seal = self._seal(number)
         while True:
             await self._connected.wait()
             self._check_is_open()
@@ -224,6 +230,7 @@ class ZooKeeperStore:
                 continue
             except Refused:
                 pass  # The number was used by this commit, by an earlier seal, or by a commit of another author.
+            self._unknown = None
             await self._refresh()
             known = await self._retry_on_connection_loss(lambda: self._session.get(self._author_path))
             last = "" if known is None else known.data.decode()
@@ -232,6 +239,20 @@ class ZooKeeperStore:
                     f"another process commits as {self._author_path}; whether this change was kept is not known"
                 )
             return last == mark
+
+    def _seal(self, number: int) -> SetData:
+        """Return the write that uses up the number over which a commit was sent, and changes nothing else."""
+        return SetData(SEQUENCE, self._history.with_commit(number + 1, ()).encode(), number)
+
+    async def _use_up_unknown(self) -> None:
+        """Make sure that a commit whose outcome was not found out in time is in the tree, or is never carried out."""
+        number = self._unknown
+        if number == self._number:
+            with contextlib.suppress(Refused):  # Then it, or a commit of another author, was carried out meanwhile.
+                await self._session.write([self._seal(number)])
+            await self._session.sync()
+            await self._catch_up()
+        self._unknown = None
 
     # Following
 
