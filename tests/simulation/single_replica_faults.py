@@ -114,10 +114,10 @@ class Replicated:
         code, offset = await self.offset_told_by(member, LATEST)
         return None if code else offset
 
-    async def offset_told_by(self, member: ServedMember, timestamp: int) -> tuple[int, int]:
+    async def offset_told_by(self, member: ServedMember, timestamp: int, *, version: int = 5) -> tuple[int, int]:
         """With the code before it."""
         asked = ListOffsetsTopic(TOPIC, [ListOffsetsPartition(0, None, timestamp)])
-        told = await self.client(member).call(ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(topics=[asked]))
+        told = await self.client(member).call(ApiKey.LIST_OFFSETS, version, ListOffsetsRequest(topics=[asked]))
         found = told.topics[0].partitions[0]
         return found.error_code, found.offset
 
@@ -416,6 +416,8 @@ async def a_leader_dies_before_it_has_told_the_high_watermark(simulation: Simula
     for timestamp in (LATEST, START_MS):
         code, _ = await one.offset_told_by(next_leader, timestamp)
         assert code == ErrorCode.OFFSET_NOT_AVAILABLE, f"{timestamp}: {code}"
+        code, _ = await one.offset_told_by(next_leader, timestamp, version=4)
+        assert code == ErrorCode.LEADER_NOT_AVAILABLE, f"{timestamp}: {code}"
     assert await one.offset_told_by(next_leader, EARLIEST) == (ErrorCode.NONE, 0)
     next_leader.host.kill()
     await one.until(lambda: one.leader is not next_leader)

@@ -41,6 +41,9 @@ SPECIAL_TIMES_SINCE: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+"""Clients of earlier versions do not know this error, and get LEADER_NOT_AVAILABLE."""
+
 _READ_COMMITTED: Final = 1
 _KNOWN_AT_ONCE: Final = frozenset({EARLIEST, EARLIEST_LOCAL})
 
@@ -87,7 +90,8 @@ def _answer(
         check_leader_epoch(partition, asked.current_leader_epoch)
         _look_up(partition, asked.timestamp, bound, answer)
     except KafkaError as error:
-        answer.error_code = error.code
+        is_known = error.code is not ErrorCode.OFFSET_NOT_AVAILABLE or version >= OFFSET_NOT_AVAILABLE_SINCE
+        answer.error_code = error.code if is_known else ErrorCode.LEADER_NOT_AVAILABLE
     except (StorageError, OSError):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     except DecodeError:
