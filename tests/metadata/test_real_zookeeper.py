@@ -30,14 +30,14 @@ class World:
     def __init__(self, port: int) -> None:
         self._port = port
         self._chroot = uuid4().hex
-        self._sessions: list[KazooSession] = []
+        self.sessions: list[KazooSession] = []
         self.proxies: dict[str, CuttingProxy] = {}
 
     async def store(self, author: str, incarnation: str = "a", *, session_s: float = SESSION_S) -> ZooKeeperStore:
         proxy = self.proxies[incarnation + author] = CuttingProxy(self._port)
         await proxy.start()
         session = KazooSession(f"{proxy.address}/{self._chroot}", timeout_s=session_s)
-        self._sessions.append(session)
+        self.sessions.append(session)
         await session.start(timeout_s=PATIENCE_S)
         return await ZooKeeperStore.open(
             session,
@@ -50,7 +50,7 @@ class World:
     async def close(self) -> None:
         for proxy in self.proxies.values():
             proxy.close()
-        await asyncio.gather(*(session.close() for session in self._sessions))
+        await asyncio.gather(*(session.close() for session in self.sessions))
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +112,21 @@ def test_a_commit_that_never_arrived_is_made_when_the_connection_is_back(server:
         proxy.heal()
         await committing
         assert [await one.children("/"), (await one.get("/before")) is not None] == [["before", "value"], True]
+
+    in_a_world(server, use)
+
+
+def test_a_store_that_follows_others_keeps_one_watch_for_each_path(server: ZooKeeperServer) -> None:
+    """A watch on the brokers goes off when one comes or goes, and all that were set until then go off together."""
+
+    async def use(world: World) -> None:
+        following, writing = await world.store("following"), await world.store("writing")
+        for number in range(20):
+            await compare_and_set(writing, f"/topics/{number}", b"1", None)
+            await following.refresh()
+        client = world.sessions[0]._client
+        watches = {**client._data_watchers, **client._child_watchers}
+        assert {path: len(of_path) for path, of_path in watches.items() if len(of_path) > 1} == {}
 
     in_a_world(server, use)
 

@@ -62,6 +62,9 @@ class KazooSession:
         self._client = KazooClient(connect, timeout=timeout_s, connection_retry=_RECONNECT)
         self._loop = asyncio.get_running_loop()
         self._state_watches: list[Callable[[SessionState], None]] = []
+        # One object for each callback. kazoo keeps the watches of a path in a set until they go off, and those on the
+        # brokers may not go off for weeks: with an object for each read, they would be as many as there were reads.
+        self._watches: dict[Callable[[], None], Callable[[object], None]] = {}
         self._client.add_listener(self._state_changed)
 
     @property
@@ -177,7 +180,7 @@ class KazooSession:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(watch)
 
-        return went_off
+        return self._watches.setdefault(watch, went_off)
 
     def _state_changed(self, state: str) -> None:
         with contextlib.suppress(RuntimeError):
