@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from semel.errors import StorageError
 from semel.metadata.store import Check, Delete, Put, VersionConflict, compare_and_set
-from semel.metadata.zookeeper.session import Create, Remove, SessionState, SetData, Write
+from semel.metadata.zookeeper.session import Create, Node, Remove, SessionState, SetData, Write
 from semel.metadata.zookeeper.store import ZooKeeperStore
 from semel.metadata.zookeeper.znode_tree import ZnodeTree
 from semel.testing.simulation import seeds
@@ -40,6 +40,24 @@ def test_a_change_reaches_the_other_stores_by_their_watches() -> None:
         for number in range(100):  # More than the history holds.
             await compare_and_set(one, f"/config/{number}", b"x", None)
         assert len(await until_equal(one, other)) == 102
+
+    with_zookeeper(use)
+
+
+def test_a_store_follows_the_others_again_after_a_read_that_zookeeper_has_refused() -> None:
+    async def use(world: World) -> None:
+        following, writing = await world.store("following"), await world.store("writing")
+        session = world.sessions["following"]
+        get = session.get
+
+        async def refused(path: str, watch: Callable[[], None] | None = None) -> Node | None:
+            raise StorageError("no right to read")
+
+        session.get = refused  # type: ignore[method-assign]
+        await compare_and_set(writing, "/a", b"1", None)
+        await asyncio.sleep(5)
+        session.get = get  # type: ignore[method-assign]
+        assert await until_equal(following, writing) == {"/a": b"1"}
 
     with_zookeeper(use)
 

@@ -151,7 +151,11 @@ class KazooSession:
     # Inside
 
     async def _told(self, asked: Any) -> Any:
-        """Return the result of kazoo's future ``asked``. Errors of the connection are raised as ConnectionLost."""
+        """Return the result of kazoo's future ``asked``.
+
+        Errors of the connection are raised as ConnectionLost, those that the methods above handle as they are, and
+        others as StorageError.
+        """
         answer: asyncio.Future[Any] = self._loop.create_future()
 
         def settled(result: Any) -> None:  # Called in a thread of kazoo.
@@ -171,6 +175,10 @@ class KazooSession:
             return await answer
         except _LOST as error:
             raise ConnectionLost(f"{self._connect}: {type(error).__name__}") from None
+        except _REFUSED:
+            raise
+        except KazooException as error:
+            raise StorageError(f"ZooKeeper at {self._connect} refused a request: {type(error).__name__}") from None
 
     def _on_loop(self, watch: Callable[[], None] | None) -> Callable[[object], None] | None:
         if watch is None:

@@ -80,7 +80,8 @@ class ZooKeeperSession(Protocol):
     async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
         """Return a node, or None if it does not exist. ``watch`` is called once, when it is next changed or created.
 
-        Raises ConnectionLost, as every call does. A watch may be lost with its connection.
+        Raises ConnectionLost, as every call does, or StorageError if ZooKeeper refuses to serve it, for instance for
+        want of a right. A watch may be lost with its connection, and is not set by a call that raises an error.
         """
 
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:

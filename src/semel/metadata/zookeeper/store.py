@@ -41,6 +41,8 @@ _ATTEMPTS_MAX: Final = 100
 _READS_AT_ONCE: Final = 200
 # The pause before the next attempt after a lost connection: the report of the session's state may come later.
 _PAUSE_S: Final = 0.05
+# The pause after a read that ZooKeeper has refused.
+_REFUSED_PAUSE_S: Final = 1.0
 
 
 class ZooKeeperStore:
@@ -276,9 +278,13 @@ class ZooKeeperStore:
             # A watch that is called from here on may report a change that this read misses: it starts another read.
             self._following = None
             if not self._is_closed:
-                # After a lost connection, the next connection begins with a read.
-                with contextlib.suppress(ConnectionLost):
+                try:
                     await self._catch_up()
+                except ConnectionLost:
+                    pass  # The next connection begins with a read.
+                except StorageError as error:
+                    logger.error("the metadata are as of an earlier change: %s", error)
+                    asyncio.get_running_loop().call_later(_REFUSED_PAUSE_S, self._follow_soon)
 
     async def _refresh(self) -> None:
         """Bring the tree to a state that has everything that was written before this call."""
