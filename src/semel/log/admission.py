@@ -29,6 +29,7 @@ from semel.wire.records import (
     parse_header,
     patch_codec,
     patch_log_append_time,
+    patch_max_timestamp,
     producer_fault,
     read_header,
     verify_crc,
@@ -108,6 +109,10 @@ def admit(
         patch_log_append_time(records, 0, now_ms)
         header = parse_header(records)
     else:
+        if check.newest is not None and check.newest != header.max_timestamp:
+            # Lookups by timestamp and retention go by the header, and sarama leaves this field out of it.
+            patch_max_timestamp(records, check.newest)
+            header = parse_header(records)
         _check_timestamps(check, header, config, now_ms, topic_partition)
     return records, header
 

@@ -1,9 +1,10 @@
 """The check of the records in a client's batch: they must be the records that the batch header describes.
 
-The check also finds what some topics require: records without a key, the oldest timestamp, and the same records
-compressed with the topic's codec. Most batches take microseconds. But a compressed batch of 1 MB can hold a hundred
-times as many bytes, and millions of records. So the check begins on the event loop, with a limited effort, and is
-finished on a worker if it needs more. The result does not depend on where it runs.
+The check also finds the highest timestamp, because some clients leave it out of the header, and what some topics
+require: records without a key, the oldest timestamp, and the same records compressed with the topic's codec. Most
+batches take microseconds. But a compressed batch of 1 MB can hold a hundred times as many bytes, and millions of
+records. So the check begins on the event loop, with a limited effort, and is finished on a worker if it needs more. The
+result does not depend on where it runs.
 
 The law: at most ``unpacked_size_max`` bytes are decompressed, a finished check holds none of them, and a result is
 used only for the bytes it was computed from.
@@ -76,6 +77,7 @@ class BatchCheck:
         "is_over",
         "keyless",
         "keyless_count",
+        "newest",
         "oldest",
         "recompressed",
         "recompressed_size",
@@ -97,6 +99,8 @@ class BatchCheck:
         self.keyless: list[int] = []
         """The numbers of the first records without a key; ``keyless_count`` counts all of them."""
         self.keyless_count = 0
+        self.newest: int | None = None
+        """The highest timestamp of the records, or ``None`` if the records are invalid."""
         self.oldest: tuple[int, int] | None = None
         """The timestamp and number of the oldest record, if the topic's settings limit the age of records."""
         self.recompressed: bytes | None = None
@@ -133,7 +137,11 @@ class BatchCheck:
                 self.effort += len(self._block) // _UNPACKED_BYTES_FOR_ONE_RECORD
             assert self._walk is not None
             is_checked = self._walk.advance(effort_max)
-            self.effort += self._walk.effort
+            walked = self._walk.effort
+            self.effort += walked
+            if is_checked and not self._finds_newest(header):
+                is_checked = self._walk.advance(effort_max - walked) and self._finds_newest(header)
+                self.effort += self._walk.effort
             if not is_checked or not self._is_rest_brief(header):
                 return False
         except DecodeError as error:
@@ -181,7 +189,7 @@ class BatchCheck:
                 self._unpacked(header, block)
             assert self._walk is not None
             assert self._header is not None
-            while not self._walk.advance(EFFORT_AT_ONCE_MAX):
+            while not (self._walk.advance(EFFORT_AT_ONCE_MAX) and self._finds_newest(self._header)):
                 pass
             self._recompress(self._header, recompressed_bytes_max)
         except DecodeError as error:
@@ -196,9 +204,27 @@ class BatchCheck:
     def _unpacked(self, header: BatchHeader, block: bytes | bytearray) -> None:
         self._header = header
         self._block = block
-        self._walk = RecordCheck(
-            block, header.record_count, header.base_timestamp if _wants_oldest(self._config) else None
-        )
+        # Nearly every header has the right highest timestamp, and to confirm it takes less time than to find it.
+        limit = None if _wants_oldest(self._config) else limit_of(header)
+        self._walk = self._exact_walk(header) if limit is None else RecordCheck(block, header.record_count, limit=limit)
+
+    def _exact_walk(self, header: BatchHeader) -> RecordCheck:
+        return RecordCheck(self._block, header.record_count, header.base_timestamp)
+
+    def _finds_newest(self, header: BatchHeader) -> bool:
+        """Whether the walk, which is over, confirms the highest timestamp of the header, or has found another.
+
+        Otherwise a new walk begins, which finds it.
+        """
+        assert self._walk is not None
+        if self._walk.is_exact:
+            self.newest = self._walk.newest
+        elif self._walk.is_limit_exact:
+            self.newest = header.max_timestamp
+        else:
+            self._walk = self._exact_walk(header)
+            return False
+        return True
 
     def _is_rest_brief(self, header: BatchHeader) -> bool:
         return _codec_wanted(header, self._config) is None or len(self._block) <= min(
@@ -235,21 +261,33 @@ class BatchCheck:
 
 
 def passes_quick_record_check(records: memoryview, header: BatchHeader) -> bool:
-    """Whether a quick check accepts the records of this batch. If ``False``, a ``BatchCheck`` decides.
+    """Whether a quick check accepts the records of this batch, and the highest timestamp in its header.
+
+    If ``False``, a ``BatchCheck`` decides.
 
     A compressed batch is never accepted here.
     """
     if header.attributes & CODEC_MASK:
         return False
     count = header.record_count
-    if count == 1 and is_sound_single(records[HEADER_SIZE:]):
+    limit = limit_of(header)
+    if limit is None:
+        return False
+    if count == 1 and limit == 0 and is_sound_single(records[HEADER_SIZE:]):
         return True
     try:
         block = bytes(records[HEADER_SIZE:])
+        walk = RecordCheck(block, count, limit=limit)
         # This effort is enough for all: every record and every record header takes more than one byte.
-        return RecordCheck(block, count).advance(len(block))
+        return walk.advance(len(block)) and walk.is_limit_exact
     except DecodeError:
         return False
+
+
+def limit_of(header: BatchHeader) -> int | None:
+    """The highest timestamp delta by the header, or ``None`` if the header cannot be right."""
+    limit = header.max_timestamp - header.base_timestamp
+    return limit if 0 <= limit <= INT64_MAX else None
 
 
 def unpacked_size_max(size_bytes: int) -> int:

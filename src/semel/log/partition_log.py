@@ -318,7 +318,7 @@ class PartitionLog:
                     return records, header
                 check = BatchCheck(records, self._config, header)
             check.finish()
-            if check.fault is None:
+            if check.fault is None and check.newest == header.max_timestamp:
                 return records, header
         return admit(
             records,

@@ -65,9 +65,13 @@ def read_by_record_block(block: bytes | bytearray, count: int, base_timestamp: i
 
 
 def passes(
-    block: bytes | bytearray, count: int, effort: int = 10**9, base_timestamp: int | None = None
+    block: bytes | bytearray,
+    count: int,
+    effort: int = 10**9,
+    base_timestamp: int | None = None,
+    limit: int | None = None,
 ) -> RecordCheck | None:
-    check = RecordCheck(bytes(block), count, base_timestamp)
+    check = RecordCheck(bytes(block), count, base_timestamp, limit)
     try:
         while not check.advance(effort):
             pass
@@ -105,6 +109,16 @@ def test_the_check_takes_what_the_reader_reads(
         assert (check.keyless_count, check.keyless) == (len(keyless), keyless[:KEYLESS_NAMED_MAX])
         times = [(record.timestamp, record.offset) for record in read if wants_oldest and record.timestamp != -1]
         assert check.oldest == min(times, default=(INT64_MAX, 0))
+        newest = max(record.timestamp for record in read)
+        assert check.newest == (max(-1, newest) if wants_oldest else -1)
+        highest = newest - base_timestamp
+        for limit in {highest, highest + 1, highest - 1, 0, 63, 64}:
+            if 0 <= limit <= INT64_MAX - max(0, base_timestamp):
+                confirming = passes(block, count, effort, limit=limit)
+                assert confirming is not None
+                # Sums that overflow are left to the check that finds the timestamps.
+                is_exact = limit == highest and (base_timestamp < INT64_MAX or confirming.is_limit_exact)
+                assert confirming.is_limit_exact == is_exact
     if count == 1 and is_sound_single(memoryview(block)):
         assert read is not None
 

@@ -11,6 +11,7 @@ import pytest
 from semel.errors import ErrorCode, KafkaError
 from semel.log.batch_check import BRIEF_BYTES_MAX, EFFORT_AT_ONCE_MAX, BatchCheck, unpacked_size_max
 from semel.log.config import CleanupPolicy, LogConfig
+from semel.log.timestamp_lookup import TimestampOffset
 from semel.testing.virtual.disk import VirtualDisk
 from semel.wire.compression import compress
 from semel.wire.crc import crc32c
@@ -19,15 +20,18 @@ from semel.wire.records import (
     CRC_POSITION,
     HEADER_SIZE,
     LAST_OFFSET_DELTA_POSITION,
+    MAX_TIMESTAMP_POSITION,
     RECORD_COUNT_POSITION,
     BadRecord,
     Codec,
     Record,
     build_batch,
+    iterate_headers,
     iterate_records,
+    verify_crc,
 )
 from semel.wire.records.varint import encode_varint
-from tests.logs import NOW_MS, append, batch, open_log, values
+from tests.logs import NOW_MS, append, batch, open_log, read_all, values
 
 SOUND = bytes(build_batch([Record(number, NOW_MS, b"k", b"value") for number in range(3)])[HEADER_SIZE:])
 # Length, attributes, timestamp delta, offset delta, key length, key, value length, value, header count.
@@ -228,6 +232,45 @@ def test_the_oldest_record_is_named_and_one_without_a_timestamp_is_never_too_old
     assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
     assert [number for number, _ in refused.value.record_errors] == [1]
     assert append(log, memoryview(bytearray(build_batch([old[0], Record(1, -1, b"k")])))).last_offset == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"message_timestamp_before_max_ms": 10**12}, {"compression_type": Codec.GZIP}],
+    ids=["plain", "oldest", "recompressed"],
+)
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("told", [-1, NOW_MS, NOW_MS + 50, NOW_MS + 10**12], ids=["none", "first", "late", "future"])
+@pytest.mark.parametrize("deltas", [(0,), (0, 5), (0, 3, -2), (-7,), tuple(range(300)), (0, 40_000) * 150], ids=len)
+def test_the_highest_timestamp_of_a_batch_is_that_of_its_records(
+    deltas: tuple[int, ...], told: int, codec: Codec, settings: dict[str, object]
+) -> None:
+    """sarama leaves it out of the header (-1). Lookups by timestamp, and retention, go by the header."""
+    log = open_log(VirtualDisk(), config=replace(LogConfig(), **settings))
+    records = [Record(number, NOW_MS + delta, b"k", b"v") for number, delta in enumerate(deltas)]
+    sent = bytearray(build_batch(records, codec=codec))
+    struct.pack_into(">q", sent, MAX_TIMESTAMP_POSITION, told)
+    struct.pack_into(">I", sent, CRC_POSITION, crc32c(sent[ATTRIBUTES_POSITION:]))
+    append(log, memoryview(sent))
+
+    newest = max(deltas)
+    stored = bytearray(read_all(log))
+    ((position, header),) = iterate_headers(stored)
+    assert header.max_timestamp == NOW_MS + newest
+    assert verify_crc(stored, position, header)
+    found = TimestampOffset(NOW_MS + newest, deltas.index(newest), 0)
+    assert (log.largest_timestamp(), log.offset_for_timestamp(NOW_MS + newest)) == (found, found)
+
+
+def test_a_record_of_the_future_is_refused_whatever_the_header_says() -> None:
+    for codec in (Codec.NONE, Codec.ZSTD):
+        log = open_log(VirtualDisk())
+        sent = bytearray(build_batch([Record(0, NOW_MS), Record(1, NOW_MS + 7_200_000)], codec=codec))
+        struct.pack_into(">q", sent, MAX_TIMESTAMP_POSITION, NOW_MS)
+        struct.pack_into(">I", sent, CRC_POSITION, crc32c(sent[ATTRIBUTES_POSITION:]))
+        with pytest.raises(KafkaError) as refused:
+            append(log, memoryview(sent))
+        assert (refused.value.code, log.log_end_offset) == (ErrorCode.INVALID_TIMESTAMP, 0)
 
 
 def test_the_event_loop_is_given_a_limited_part_of_a_large_batch_and_the_rest_is_found_elsewhere() -> None:

@@ -205,6 +205,9 @@ Semel's broker accepts no bytes after the end of a request's fields: it closes t
 exception, because Apache Kafka serves it: in Metadata 9 and later librdkafka asks for the metadata of all topics with a
 null array of four bytes instead of one.
 
+sarama leaves the highest timestamp out of a batch's header (-1). The broker writes that of the records there, as Apache
+Kafka does: lookups by timestamp and retention go by it.
+
 librdkafka before 2.6.1 (Debian's kcat has 2.0.2) repeats its own nonce in the last message of SCRAM. The broker refuses
 this login, as Apache Kafka does since 3.7.2 (CVE-2024-56128): use PLAIN over TLS, or a newer librdkafka.
 """

@@ -72,20 +72,34 @@ class RecordCheck:
         "_headers_left",
         "_index",
         "_last",
+        "_limit",
         "_position",
         "_stretch",
         "_time",
         "effort",
+        "exceeds",
         "keyless",
         "keyless_count",
+        "newest",
         "oldest",
+        "reaches",
     )
 
-    def __init__(self, block: bytes | bytearray, count: int, base_timestamp: int | None = None) -> None:
-        """With a ``base_timestamp`` the check also finds the oldest record (``oldest``)."""
+    def __init__(
+        self, block: bytes | bytearray, count: int, base_timestamp: int | None = None, limit: int | None = None
+    ) -> None:
+        """With a ``base_timestamp`` the check also finds the lowest and the highest timestamp (``oldest``, ``newest``).
+
+        With a ``limit``, which is a timestamp delta from 0 on, it only finds out whether that is the highest one
+        (``is_limit_exact``). This takes much less time.
+        """
         self._block = block
         self._count = count
         self._base_timestamp = base_timestamp
+        self._limit = None if limit is None else limit << 1  # In zigzag form.
+        self.reaches = self.exceeds = False
+        """Whether a record has the timestamp delta ``limit``, and whether one has a higher one."""
+        self.newest = NO_TIMESTAMP
         self._time = -1  # The timestamp delta of the previous record, in zigzag form.
         self.oldest = _NONE_IS_OLD
         """The lowest timestamp, and the index of the first record with it. Records without a timestamp are ignored."""
@@ -98,6 +112,15 @@ class RecordCheck:
         self.effort = 0
         self.keyless: list[int] = []
         self.keyless_count = 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the check finds the timestamps, and does not only compare them with a limit."""
+        return self._base_timestamp is not None
+
+    @property
+    def is_limit_exact(self) -> bool:
+        return self.reaches and not self.exceeds
 
     def advance(self, effort_max: int) -> bool:
         """Continue the check with about this much effort. Returns whether all records were checked.
@@ -142,6 +165,7 @@ class RecordCheck:
         block, size = self._block, len(self._block)
         starts_with = block.startswith
         wants_times = self._base_timestamp is not None
+        limit = self._limit
         position, index = self._position, self._index
         last = position
         keyless: list[int] = []
@@ -165,6 +189,14 @@ class RecordCheck:
                     if number != self._time:
                         self._time = number
                         self._note_time(number, index)
+                elif limit is not None:
+                    number = block[position + 1]
+                    if number >= 0x80:
+                        number, _ = decode_unsigned(block, position + 1, VARLONG_BITS)
+                    if number == limit:
+                        self.reaches = True
+                    elif number > limit and not number & 1:
+                        self.exceeds = True
 
                 # The attributes of a record are not used by Kafka yet, and are skipped.
                 if block[position + 1] < 0x80:
@@ -312,6 +344,10 @@ class RecordCheck:
             if shape.fits(block, position, size, index, piece):
                 if self._base_timestamp is not None:
                     self._note_times(shape, position, size, piece, index)
+                elif self._limit is not None:
+                    reaches, exceeds = shape.times_at(block, position, size, piece, self._limit)
+                    self.reaches |= reaches
+                    self.exceeds |= exceeds
                 if shape.is_keyless:
                     self._note_keyless(index, piece)
                 position += piece * size
@@ -329,6 +365,7 @@ class RecordCheck:
         numbers, first = shape.times(self._block, position, size, count)
         self.effort += len(numbers)
         times = {_timestamp(self._base_timestamp, number): number for number in numbers}
+        self.newest = max(self.newest, *times)
         times.pop(NO_TIMESTAMP, None)
         if times and (lowest := min(times)) < self.oldest[0]:
             self.oldest = lowest, index + first(times[lowest])
@@ -336,6 +373,8 @@ class RecordCheck:
     def _note_time(self, number: int, index: int) -> None:
         assert self._base_timestamp is not None
         timestamp = _timestamp(self._base_timestamp, number)
+        if timestamp > self.newest:
+            self.newest = timestamp
         if timestamp < self.oldest[0] and timestamp != NO_TIMESTAMP:
             self.oldest = timestamp, index
 
@@ -351,7 +390,10 @@ _SHAPES: Final[dict[int, RunShape]] = {}
 
 
 def is_sound_single(block: Buffer) -> bool:
-    """Whether a quick check shows that a batch's only record is valid. If not, ``RecordCheck`` has to decide."""
+    """Whether a quick check shows that a batch's only record is valid and has the base timestamp of the batch.
+
+    If not, ``RecordCheck`` has to decide.
+    """
     try:
         number = block[0]
         position = 1
@@ -361,12 +403,12 @@ def is_sound_single(block: Buffer) -> bool:
             if number >= 0x4000:
                 number += (block[2] << 14) - 0x4000
                 position = 3
-        # A timestamp delta of one byte, and an offset delta of 0.
+        # A timestamp delta of 0, and an offset delta of 0.
         if (
             number & 1
             or number >= 0x200000
             or position + (number >> 1) != len(block)
-            or block[position + 1] >= 0x80
+            or block[position + 1]
             or block[position + 2]
         ):
             return False

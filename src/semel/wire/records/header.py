@@ -333,6 +333,12 @@ def patch_log_append_time(buffer: bytearray | memoryview, position: int, timesta
     _CRC.pack_into(buffer, position + CRC_POSITION, crc)
 
 
+def patch_max_timestamp(batch: bytearray | memoryview, timestamp: int) -> None:
+    """Write the highest timestamp of the batch's records, and update the CRC. The batch is the whole buffer."""
+    _TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_POSITION, timestamp)
+    _CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
+
+
 def patch_codec(batch: bytearray | memoryview, codec: Codec) -> None:
     """Update length, codec and CRC in the header, after the records were compressed with another codec.
 

@@ -31,6 +31,12 @@ _LOW: Final = bytes(delta << 1 & 0x7F | 0x80 for delta in range(_PERIOD))
 _SECOND: Final = bytes(delta >> 6 for delta in range(_PERIOD))
 _SECOND_OF_MORE: Final = bytes(delta >> 6 | 0x80 for delta in range(_PERIOD))
 
+# For each value of seven bits, a table for ``translate``: 1 for the bytes whose lower seven bits are above it, or equal
+# to it, and 0 for the others.
+_ABOVE: Final = tuple((bytes(bound + 1) + b"\1" * (0x7F - bound)) * 2 for bound in range(0x80))
+_EQUAL: Final = tuple((bytes(bound) + b"\1" + bytes(0x7F - bound)) * 2 for bound in range(0x80))
+_EVEN: Final = b"\1\0" * 0x80
+
 
 class RunShape:
     """The positions of the fields in a record, and the bytes that are the same in all records of its run."""
@@ -106,6 +112,26 @@ class RunShape:
         rows = list(zip(*columns, strict=True))
         numbers = {sum((byte & 0x7F) << 7 * at for at, byte in enumerate(row)): row for row in set(rows)}
         return set(numbers), lambda number: rows.index(numbers[number])
+
+    def times_at(self, block: bytes | bytearray, position: int, size: int, count: int, limit: int) -> tuple[bool, bool]:
+        """Return whether records that fit have a timestamp delta of ``limit``, and whether any has a higher one.
+
+        ``limit`` is in zigzag form and not negative. All records are compared at once: an integer has one byte for each
+        of them, which is 1 if the comparison holds.
+        """
+        if limit >> 7 * self._time_size:
+            return False, False
+        end = position + count * size
+        place = position + self._time_at
+        above, equal = 0, -1
+        column: bytes | bytearray = b""
+        for at in reversed(range(self._time_size)):
+            column = block[place + at : end : size]
+            bound = limit >> 7 * at & 0x7F
+            above |= equal & int.from_bytes(column.translate(_ABOVE[bound]), "big")
+            equal &= int.from_bytes(column.translate(_EQUAL[bound]), "big")
+        # The odd numbers are the negative ones.
+        return equal != 0, above & int.from_bytes(column.translate(_EVEN), "big") != 0
 
 
 def offset_delta_at(index: int) -> tuple[int, int]:
