@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from semel.client.consumer import Consumer
 from semel.client.producer import Producer
-from semel.errors import AbortableError, ProducerFenced, RetriableError, TimedOut
+from semel.errors import AbortableError, ProducerFenced, RetriableError, StateError, TimedOut
 from semel.testing.simulation import Simulation, run
 from semel.testing.virtual.frames import DELIVER, DROP, Frame, Verdict
 from semel.types import TopicPartition
@@ -305,6 +306,120 @@ def test_a_commit_that_times_out_with_batches_under_way_is_resumed_and_happens_o
             await until_told(producer.commit)
         assert lost == {ApiKey.PRODUCE: 3, ApiKey.END_TXN: 3}
         assert await bench.committed() == [b"0", b"2", b"1", b"3"]
+        await producer.close()
+
+    run(scenario)
+
+
+def losing(*keys: ApiKey, until_s: float, simulation: Simulation) -> Callable[[Frame], Verdict]:
+    """Loses requests of these kinds until that time; the requests of everybody else arrive."""
+
+    def lose(frame: Frame) -> Verdict:
+        lost = frame.to_server and int.from_bytes(frame.payload[:2], "big") in keys
+        return DROP if lost and simulation.loop.time() < until_s else DELIVER
+
+    return lose
+
+
+@pytest.mark.parametrize("call", ["init", "commit", "abort"])
+def test_a_call_that_timed_out_and_is_made_again_later_returns_what_became_known_meanwhile(call: str) -> None:
+    async def scenario(simulation: Simulation) -> None:
+        bench = Bench(simulation)
+        await bench.start()
+        producer = bench.producer(transactional_id="copy-1", max_block_ms=400)
+        waits = {"init": producer.init, "commit": producer.commit, "abort": producer.abort}[call]
+        if call != "init":
+            await until_told(producer.init)
+            producer.begin()
+            await producer.send(TOPIC, b"1", partition=0)
+        lost = ApiKey.INIT_PRODUCER_ID if call == "init" else ApiKey.END_TXN
+        simulation.network.interceptor = losing(lost, until_s=simulation.loop.time() + 2, simulation=simulation)
+        bench.simulation.network.reset(BROKER, "clients-host")
+        with pytest.raises(TimedOut, match=f"call {call} again"):
+            await waits()
+        await asyncio.sleep(DONE_S_MAX)
+        await waits()
+        assert await bench.committed() == ([b"1"] if call == "commit" else [])
+        producer.begin()
+        with pytest.raises(StateError, match="in transaction"):
+            await producer.init()
+        await producer.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("ends", ["is cancelled", "times out"])
+@pytest.mark.parametrize("outcome", ["committed", "aborted"])
+def test_a_consumer_follows_the_outcome_of_a_commit_that_nobody_waited_for(ends: str, outcome: str) -> None:
+    """What was read is not read again once it is committed, and is read again once it is not."""
+
+    async def scenario(simulation: Simulation) -> None:
+        bench = Bench(simulation)
+        await bench.start()
+        await fill(bench)
+        patience_ms = 400 if ends == "times out" else 60_000
+        # It lingers, so that nothing is sent before the commit.
+        settings = {"max_block_ms": patience_ms, "linger_ms": 2_000, "delivery_timeout_ms": 3_000}
+        producer = bench.producer(transactional_id="copy-1", **settings)
+        async with bench.consumer() as consumer:
+            consumer.assign([ORDERS[0]])
+            consumer.seek(ORDERS[0], 0)
+            await until_told(producer.init)
+            read = await consumer.poll(5_000, max_records=2)
+            assert [record.offset for record in read] == [0, 1]
+            lost = ApiKey.END_TXN if outcome == "committed" else ApiKey.PRODUCE
+            simulation.network.interceptor = losing(lost, until_s=simulation.loop.time() + 4, simulation=simulation)
+            bench.simulation.network.reset(BROKER, "clients-host")
+
+            async def copy() -> None:
+                async with asyncio.timeout(1), producer.transaction(consumer=consumer):
+                    producer.send(TOPIC, b"output", partition=1)
+
+            with pytest.raises(TimeoutError if ends == "is cancelled" else TimedOut):
+                await copy()
+            await asyncio.sleep(DONE_S_MAX)
+            if outcome == "committed":
+                await until_told(producer.commit)
+            else:
+                with pytest.raises(AbortableError):
+                    await until_told(producer.commit)
+                await until_told(producer.abort)
+            first = (await consumer.poll(5_000, max_records=1))[0].offset
+            assert first == (2 if outcome == "committed" else 0)
+            with contextlib.suppress(ValueError):
+                async with producer.transaction(consumer=consumer):
+                    raise ValueError
+            assert (await consumer.poll(5_000, max_records=1))[0].offset == first
+        await producer.close()
+
+    run(scenario)
+
+
+def test_a_consumer_goes_back_although_waiting_for_the_abort_is_cancelled() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        bench = Bench(simulation)
+        await bench.start()
+        await fill(bench)
+        producer = bench.producer(transactional_id="copy-1")
+        async with bench.consumer() as consumer:
+            consumer.assign([ORDERS[0]])
+            await until_told(producer.init)
+            assert (await consumer.poll(5_000, max_records=2))[0].offset == 0
+            simulation.network.interceptor = losing(
+                ApiKey.END_TXN, until_s=simulation.loop.time() + 4, simulation=simulation
+            )
+            bench.simulation.network.reset(BROKER, "clients-host")
+
+            async def hang() -> None:
+                async with asyncio.timeout(2), producer.transaction(consumer=consumer):
+                    await producer.send(TOPIC, b"output", partition=1)
+                    async with asyncio.timeout(1):
+                        await asyncio.Event().wait()
+
+            with pytest.raises(TimeoutError):
+                await hang()
+            await asyncio.sleep(DONE_S_MAX)
+            assert (await consumer.poll(5_000, max_records=1))[0].offset == 0
         await producer.close()
 
     run(scenario)

@@ -92,6 +92,10 @@ class ProducerSession:
         self._failures = UnseenFailures()
         self._dead_letter_topic: str | None = None
         """The dead-letter topic of the open transaction."""
+        self._unheard: tuple[str, Promise[None]] | None = None
+        """The last call that asked for an outcome and has not returned it: the same call returns it later."""
+        self._undecided: TransactionOffsets | None = None
+        """The part in a consumer of a transaction whose commit was asked for, and whose outcome is not known yet."""
         self._known_dead_letter_topics: set[str] = set()
 
     def __str__(self) -> str:
@@ -164,10 +168,7 @@ class ProducerSession:
     # Transactions
 
     async def init(self) -> None:
-        transaction = self._transaction("init")
-        with self._guard:
-            promise = transaction.init()
-        await self._within_max_block(promise, "init")
+        await self._heard("init", self._asked("init", self._transaction("init").init))
 
     def attach(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
         transaction = self._transaction("attach")
@@ -191,7 +192,8 @@ class ProducerSession:
         transaction = self._transaction("begin")
         with self._guard:
             transaction.begin()
-        self._dead_letter_topic = None
+        self._unheard = self._dead_letter_topic = None
+        self._decided(committed=True)  # After an abort there is nothing left to decide.
 
     async def send_offsets(self, offsets: OffsetsLike, group: GroupLike) -> None:
         transaction = self._transaction("send_offsets")
@@ -201,15 +203,20 @@ class ProducerSession:
 
     async def commit(self) -> None:
         transaction = self._transaction("commit")
-        with self._guard:
-            promise = transaction.commit()
-        await self._within_max_block(promise, "commit")
+        try:
+            await self._heard("commit", self._asked("commit", transaction.commit))
+        except SemelError:
+            if transaction.state is not TransactionState.COMMITTING:
+                self._decided(committed=False)
+            raise
+        self._decided(committed=True)
 
     async def abort(self) -> None:
-        transaction = self._transaction("abort")
-        with self._guard:
-            promise = transaction.abort()
-        await self._within_max_block(promise, "abort")
+        promise = self._asked("abort", self._transaction("abort").abort)
+        try:
+            await self._heard("abort", promise)
+        finally:
+            self._decided(committed=False)
 
     def knows_dead_letter_topic(self, topic: str) -> bool:
         """Whether ``find_dead_letter_topic`` has found this topic before."""
@@ -300,14 +307,19 @@ class ProducerSession:
         """Abort, if there is something to abort. Raises nothing, because its caller has an error to raise.
 
         A transaction that cannot be aborted now is aborted by its coordinator, when it times out. One that is being
-        committed goes on, and its consumer keeps its position.
+        committed goes on, and its consumer keeps its position until the outcome is known.
         """
-        transaction = self._transaction("abandon")
-        if transaction.state in _OPEN_STATES:
-            with contextlib.suppress(SemelError):
-                await self.abort()
-        if consumed is not None and transaction.state is not TransactionState.COMMITTING:
-            consumed.aborted()
+        transaction = self.machine.transaction
+        assert transaction is not None
+        self._undecided = consumed
+        if transaction.state is TransactionState.COMMITTING and not self.runtime.is_closed:
+            return
+        try:
+            if transaction.state in _OPEN_STATES and not self.runtime.is_closed:
+                with contextlib.suppress(SemelError):
+                    await self.abort()
+        finally:
+            self._decided(committed=self._has_committed)
 
     # The end
 
@@ -336,6 +348,8 @@ class ProducerSession:
                     async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                         await self._finish(self.runtime.driver)
         finally:
+            # If the outcome of a commit is still not known, the consumer goes back to what its group has.
+            self._decided(committed=self._has_committed)
             await self.runtime.shut()
 
     async def _finish(self, driver: Driver) -> None:
@@ -404,6 +418,47 @@ class ProducerSession:
         if transaction is None:
             raise StateError(f"{call}: this producer has no transactional.id, so it has no transactions")
         return transaction
+
+    def _asked(self, call: str, ask: Callable[[], Promise[None]]) -> Promise[None]:
+        """Ask for an outcome. A call that is made again after a wait that was too short gets the first one's outcome.
+
+        It may have become known in between, and then the state no longer allows the call.
+        """
+        with self._guard:
+            unheard = self._unheard
+            promise = unheard[1] if unheard is not None and unheard[0] == call and unheard[1].settled else ask()
+            self._unheard = call, promise
+        return promise
+
+    async def _heard(self, call: str, promise: Promise[None]) -> None:
+        try:
+            await self._within_max_block(promise, call)
+        except TimedOut:
+            raise
+        except SemelError:
+            self._unheard = None
+            raise
+        self._unheard = None
+
+    @property
+    def _has_committed(self) -> bool:
+        """Whether the commit that was asked for last has succeeded, and its caller does not know."""
+        match self._unheard:
+            case "commit", promise:
+                return promise.settled and promise.error is None
+            case _:
+                return False
+
+    def _decided(self, *, committed: bool) -> None:
+        """Apply the outcome of a transaction to its consumer, if that waits for it."""
+        consumed, self._undecided = self._undecided, None
+        if consumed is None:
+            return
+        with contextlib.suppress(StateError):  # A consumer that has failed has no positions any more.
+            if committed:
+                consumed.committed()
+            else:
+                consumed.aborted()
 
     async def _within_max_block(self, promise: Promise[T], call: str) -> T:
         driver = self.runtime.driver or self.runtime.running()
