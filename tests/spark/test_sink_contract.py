@@ -426,13 +426,65 @@ def test_a_row_without_its_key_is_left_out_of_an_upsert_and_too_many_rows_stop_t
     sink: Any = target.sink(mode="upsert", keys=["number"])
     sink.prepare(FIRST)
     sink.divert()
-    assert sink.write(rows(1, None, 2), batch(0)) == 2
-    assert [(one.row, one.reason) for one in sink.refused_rows()] == [
+    assert sink.write(rows(1, None, 2, None), batch(0)) == 2
+    assert [(one.row, one.reason) for one in sink.refused_rows()] == 2 * [
         ({"number": None}, "no value in one of its keys number")
     ]
     with pytest.raises(BadRow, match="more than 1000 rows of a batch are refused"):
         sink.write(rows(3, *range(10, 1020)), batch(1))
     assert (target.numbers(), sink.last_batch()) == ([1, 2], batch(0))
+
+
+@pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
+@pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "keys": ["body"]}])
+@pytest.mark.parametrize(
+    ("body", "day", "reason"),
+    [
+        (b"\xff\x00fe", 0, "column body: the text is not UTF-8"),
+        (b"\xed\xa0\x80", 0, "column body: the text is not UTF-8"),
+        (b"fine", -719_163, "column day: the date is before the year 1"),
+    ],
+)
+def test_a_row_that_cannot_even_be_staged_is_left_out_or_stops_the_batch(
+    target: Any, mode: dict[str, Any], body: bytes, day: int, reason: str
+) -> None:
+    """Spark takes any bytes for a text, as the value of a record is read; and dates before year 1 and after 9999."""
+    target.asked_to("DROP TABLE rows")
+    target.asked_to("CREATE TABLE rows (number integer, body text PRIMARY KEY, day text)")
+    table = pa.table(
+        {
+            "number": pa.array([1, 2, 3]),
+            "body": pa.array([b"one", body, "zwölf \U0001f600".encode()], pa.binary()).view(pa.string()),
+            "day": pa.array([0, day, None], pa.int32()).view(pa.date32()),
+        }
+    )
+    sink: Any = target.sink(**mode)
+    sink.prepare(FIRST)
+    with pytest.raises(BadRow, match=f"does not take a row: {reason}"):
+        sink.write(Rows(table), batch(0))
+    assert (target.numbers(), sink.last_batch()) == ([], None)
+    sink.divert()
+    assert sink.write(Rows(table), batch(0)) == 2
+    assert [(one.row["number"], one.reason) for one in sink.refused_rows()] == [(2, reason)]
+    assert all(one.value for one in sink.refused_rows())
+    assert target.numbers() == [1, 3]
+
+
+@pytest.mark.needs("postgres")
+def test_a_text_with_the_character_0_is_left_out_of_postgres_and_kept_in_sqlite(
+    table: PostgresTable, tmp_path: Path
+) -> None:
+    found = []
+    for target in (table, SQLiteFile(tmp_path)):
+        target.asked_to("DROP TABLE rows")
+        target.asked_to("CREATE TABLE rows (number integer, body text)")
+        sink: Any = target.sink()
+        sink.prepare(FIRST)
+        sink.divert()
+        sink.write(Rows(pa.table({"number": [1, 2], "body": ["a\0b", "c"]})), batch(0))
+        found.append((target.numbers(), [(one.row, one.reason) for one in sink.refused_rows()]))
+    left_out = ({"number": 1, "body": "a\\x00b"}, "column body: the text has the character 0")
+    assert found == [([2], [left_out]), ([1, 2], [])]
 
 
 # Lakes alone

@@ -76,10 +76,10 @@ class Merge:
         """Return a query that finds a row with a null key: a unique index does not treat null keys as equal."""
         return f"SELECT 1 FROM {staging} WHERE {' OR '.join(f'{quoted(key)} IS NULL' for key in self.keys)} LIMIT 1"
 
-    def repeated_keys(self, staging: str) -> str:
-        """Return a query for keys that several rows have."""
+    def repeated_keys(self, staging: str, where: str = "true") -> str:
+        """Return a query for keys that several rows have. ``where`` is a condition on the rows of ``staged``."""
         keys = _listed(self.keys)
-        return f"SELECT {keys} FROM {staging} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
+        return f"SELECT {keys} FROM {staging} AS staged WHERE {where} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
 
     def named_keys(self, values: Sequence[object]) -> str:
         """Return the keys of a row for a message, such as ``customer='Ann', window=3``."""

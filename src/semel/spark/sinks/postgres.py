@@ -34,8 +34,19 @@ from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sink.sink import StepHook, no_step_hook
 from semel.spark.sinks.merging import Merge, Mode, create_table, quoted
 from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError
-from semel.spark.sinks.refused_rows import ROW, RefusedRow, as_text, is_own, merge_in_parts, parse, refused_row
+from semel.spark.sinks.refused_rows import (
+    REASON,
+    ROW,
+    RefusedRow,
+    as_text,
+    is_own,
+    is_whole,
+    merge_in_parts,
+    parse,
+    refused_row,
+)
 from semel.spark.sinks.selection import selected, selected_with_source
+from semel.spark.sinks.storable import storable
 
 try:
     import psycopg
@@ -170,10 +181,11 @@ class Postgres:
         staging = self._name_of(f"{self._own_prefix}{uuid4().hex[:12]}")
         columns = [f"{quoted(one.name)} {_TYPES[type(one.dataType)]}" for one in chosen.schema.fields]
         if self._diverts:
-            columns.append(f"{ROW} bigint GENERATED ALWAYS AS IDENTITY")
+            columns += [f"{ROW} bigint GENERATED ALWAYS AS IDENTITY", f"{REASON} text"]
         with self._connected() as connection:
             connection.execute(f"CREATE UNLOGGED TABLE {staging} ({', '.join([f'{_TASK} text', *columns])})")
-        staged = chosen.mapInArrow(CopyRows(self._dsn, staging, self._wait_s), _STAGED_SCHEMA).collect()
+        copy = CopyRows(self._dsn, staging, self._wait_s, self.name, self._diverts)
+        staged = chosen.mapInArrow(copy, _STAGED_SCHEMA).collect()
         row_count = sum(one["row_count"] for one in staged)
         self._reached("sink staged", batch.batch_id)
         with self._transaction() as connection:
@@ -205,7 +217,8 @@ class Postgres:
         if self._merge.mode == "upsert":
             if not self._diverts and connection.execute(self._merge.null_keys(staging)).fetchone():
                 raise BadRow(f"a row for {self.name} has no value in one of its keys {', '.join(self._merge.keys)}")
-            repeated = connection.execute(self._merge.repeated_keys(staging)).fetchone()
+            whole = is_whole(self._merge) if self._diverts else "true"
+            repeated = connection.execute(self._merge.repeated_keys(staging, whole)).fetchone()
             if repeated and self._merge.latest_by is None:
                 keys = self._merge.named_keys(repeated)
                 raise BadRow(f"a batch for {self.name} has several rows with {keys}: say latest_by=")
@@ -325,20 +338,32 @@ class CopyRows:
     dsn: str = field(repr=False)
     staging: str
     wait_s: float
+    sink: str
+    diverts: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task, row_count = uuid4().hex, 0
         first = next((rows for rows in batches if rows.num_rows), None)
         if first is None:
             return
-        names = ", ".join(map(quoted, [_TASK, *first.schema.names]))
+        names = ", ".join(map(quoted, [_TASK, *first.schema.names, *([REASON] if self.diverts else [])]))
         with connect(self.dsn, self.wait_s) as connection:
             statement = f"COPY {self.staging} ({names}) FROM STDIN (FORMAT csv)"
             with connection.transaction(), connection.cursor() as cursor, cursor.copy(statement) as copy:
                 for rows in chain([first], batches):
-                    copy.write(as_csv(rows, task))
+                    copy.write(as_csv(self._staged(rows), task))
                     row_count += rows.num_rows
         yield pa.RecordBatch.from_pydict({"task": [task], "row_count": [row_count]})
+
+    def _staged(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows as they are staged. Raises ``BadRow`` if one cannot be, and may not be left out."""
+        columns, reasons = storable(rows, takes_zero=False, takes_late_dates=True)
+        if self.diverts:
+            names = [*rows.schema.names, REASON]
+            return pa.RecordBatch.from_arrays([*columns, pa.array(reasons, pa.string())], names=names)
+        for reason in filter(None, reasons):
+            raise BadRow(f"{self.sink} does not take a row: {reason}")
+        return rows
 
 
 def connect(dsn: str, wait_s: float) -> psycopg.Connection[Any]:

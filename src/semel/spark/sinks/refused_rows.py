@@ -18,6 +18,8 @@ from semel.spark.sinks.merging import Merge, quoted
 
 ROW: Final = "semel_row"
 """The column of a staging table that numbers its rows."""
+REASON: Final = "semel_refused"
+"""The column of a staging table with the reason why a row could not be staged as it is; null for all others."""
 SINK_HEADER: Final = "semel-sink"
 SOURCE_HEADER: Final = "semel-source"
 
@@ -71,7 +73,12 @@ def source_columns(names: Sequence[str]) -> list[str]:
 
 def is_own(column: str) -> bool:
     """Whether a column of the staging table is there for refused rows only, and is not written to the table."""
-    return column == ROW or column in _SOURCE.values()
+    return column in (ROW, REASON) or column in _SOURCE.values()
+
+
+def is_whole(merge: Merge) -> str:
+    """Return the condition for the rows of ``staged`` that were staged as they are, with all their keys."""
+    return " AND ".join([f"staged.{REASON} IS NULL", *(f"staged.{quoted(key)} IS NOT NULL" for key in merge.keys)])
 
 
 def refused_row(sink: str, reason: str, staged: Mapping[str, Any]) -> RefusedRow:
@@ -94,16 +101,15 @@ def merge_in_parts(
     the rows that meet a condition. ``bad`` are the exceptions that are about a row. Raises ``BadRow`` if too many rows
     are refused.
     """
-    keys = " AND ".join(f"staged.{quoted(key)} IS NOT NULL" for key in merge.keys)
-    refused: dict[int, str] = {}
-    if keys:
-        without_key = connection.execute(f"SELECT {ROW} FROM {staging} AS staged WHERE NOT ({keys})").fetchall()
-        refused = {number: f"no value in one of its keys {', '.join(merge.keys)}" for (number,) in without_key}
+    whole = is_whole(merge)
+    without = connection.execute(f"SELECT {ROW}, {REASON} FROM {staging} AS staged WHERE NOT ({whole})").fetchall()
+    no_key = f"no value in one of its keys {', '.join(merge.keys)}"
+    refused: dict[int, str] = {number: reason or no_key for number, reason in without}
 
     def attempt(first: int, last: int) -> str | None:
         connection.execute("SAVEPOINT semel_part")
         try:
-            for statement in statements(f"{keys or 'true'} AND staged.{ROW} BETWEEN {first} AND {last}"):
+            for statement in statements(f"{whole} AND staged.{ROW} BETWEEN {first} AND {last}"):
                 connection.execute(statement)
         except bad as error:
             connection.execute("ROLLBACK TO SAVEPOINT semel_part")

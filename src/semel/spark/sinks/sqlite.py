@@ -22,8 +22,19 @@ from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sink.sink import StepHook, no_step_hook
 from semel.spark.sinks.merging import Merge, Mode, create_table, quoted
 from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError
-from semel.spark.sinks.refused_rows import ROW, RefusedRow, as_text, is_own, merge_in_parts, parse, refused_row
+from semel.spark.sinks.refused_rows import (
+    REASON,
+    ROW,
+    RefusedRow,
+    as_text,
+    is_own,
+    is_whole,
+    merge_in_parts,
+    parse,
+    refused_row,
+)
 from semel.spark.sinks.selection import selected, selected_with_source
+from semel.spark.sinks.storable import storable
 
 _LEDGER: Final = """CREATE TABLE IF NOT EXISTS semel_ledger (
     group_id TEXT NOT NULL, sink TEXT NOT NULL, producer_id INTEGER NOT NULL, producer_epoch INTEGER NOT NULL,
@@ -143,10 +154,14 @@ class SQLite:
     # The rows
 
     def _stage(self, connection: sqlite3.Connection, table: pa.Table) -> None:
-        names = table.schema.names
-        connection.execute(f"CREATE TABLE {_STAGING} ({', '.join(map(quoted, [ROW, *names]))})")
-        marks = ", ".join("?" for _ in (ROW, *names))
-        values = [range(table.num_rows), *(_values(column) for column in table.columns)]
+        columns, reasons = storable(table, takes_zero=True, takes_late_dates=False)
+        if not self._diverts:
+            for reason in filter(None, reasons):
+                raise BadRow(f"{self.name} does not take a row: {reason}")
+        names = [ROW, REASON, *table.schema.names]
+        connection.execute(f"CREATE TABLE {_STAGING} ({', '.join(map(quoted, names))})")
+        marks = ", ".join("?" for _ in names)
+        values = [range(table.num_rows), reasons, *map(_values, columns)]
         connection.executemany(f"INSERT INTO {_STAGING} VALUES ({marks})", zip(*values, strict=True))
 
     def _merge_staged(self, connection: sqlite3.Connection, names: list[str]) -> list[RefusedRow]:
@@ -154,7 +169,7 @@ class SQLite:
         if self._merge.mode == "upsert":
             if not self._diverts and connection.execute(self._merge.null_keys(_STAGING)).fetchone():
                 raise BadRow(f"a row for {self.name} has no value in one of its keys {', '.join(self._merge.keys)}")
-            repeated = connection.execute(self._merge.repeated_keys(_STAGING)).fetchone()
+            repeated = connection.execute(self._merge.repeated_keys(_STAGING, is_whole(self._merge))).fetchone()
             if repeated and self._merge.latest_by is None:
                 keys = self._merge.named_keys(repeated)
                 raise BadRow(f"a batch for {self.name} has several rows with {keys}: say latest_by=")
@@ -235,7 +250,7 @@ def _unique_columns(connection: sqlite3.Connection, table: str) -> Iterator[froz
             yield frozenset(row[2] for row in connection.execute(f"PRAGMA index_info({quoted(index)})"))
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
+def _values(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         utc = pa.timestamp("us", "UTC") if column.type.tz else pa.timestamp("us")
         return [None if value is None else value.isoformat(sep=" ") for value in column.cast(utc).to_pylist()]
