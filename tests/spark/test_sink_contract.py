@@ -487,6 +487,31 @@ def test_a_text_with_the_character_0_is_left_out_of_postgres_and_kept_in_sqlite(
     assert found == [([2], [left_out]), ([1, 2], [])]
 
 
+@pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
+@pytest.mark.parametrize(
+    "at",
+    [
+        pa.array([Decimal("9.50"), Decimal("10.00")], pa.decimal128(9, 2)),
+        pa.array([Decimal("-9.50"), Decimal("-9.49")], pa.decimal128(9, 2)),
+        pa.array([Decimal("12345678901234567890.01"), Decimal("12345678901234567890.02")], pa.decimal128(38, 2)),
+        pa.array([None, Decimal(0)], pa.decimal128(9, 2)),
+        pa.array([None, 1]),
+        pa.array([None, datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
+        pa.array([datetime(2026, 1, 1), datetime(2026, 1, 1, microsecond=5)], pa.timestamp("us")),  # noqa: DTZ001
+        pa.array([float("-inf"), 1.0]),
+    ],
+)
+def test_of_several_rows_with_equal_keys_the_greatest_of_any_type_counts_and_null_is_not_the_greatest(
+    target: Any, at: pa.Array
+) -> None:
+    target.asked_to("DROP TABLE rows")
+    target.asked_to("CREATE TABLE rows (id text PRIMARY KEY, number integer)")
+    sink: Any = target.sink(mode="upsert", keys=["id"], latest_by="at")
+    sink.prepare(FIRST)
+    sink.write(Rows(pa.table({"id": ["a", "a"], "number": [1, 2], "at": at})), batch(0))
+    assert target.numbers() == [2]
+
+
 # Lakes alone
 
 

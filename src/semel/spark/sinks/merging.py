@@ -122,7 +122,9 @@ class Merge:
     def _one_for_each_key(self, staging: str) -> str:
         if self.latest_by is None:
             return staging
-        rank = f"row_number() OVER (PARTITION BY {_listed(self.keys)} ORDER BY {quoted(self.latest_by)} DESC)"
+        # Null is not the greatest value, as it would be by default in Postgres.
+        order = f"{quoted(self.latest_by)} DESC NULLS LAST"
+        rank = f"row_number() OVER (PARTITION BY {_listed(self.keys)} ORDER BY {order})"
         return f"(SELECT * FROM (SELECT *, {rank} AS semel_rank FROM {staging}) AS ranked WHERE semel_rank = 1)"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +41,8 @@ _LEDGER: Final = """CREATE TABLE IF NOT EXISTS semel_ledger (
     group_id TEXT NOT NULL, sink TEXT NOT NULL, producer_id INTEGER NOT NULL, producer_epoch INTEGER NOT NULL,
     batch TEXT, refused TEXT, PRIMARY KEY (group_id, sink))"""
 _STAGING: Final = "temp.semel_staging"
+_BY_NUMBER: Final = "semel_by_number"
+_DIGITS_MAX: Final = 15
 _BUSY_S: Final = 30.0
 _BAD: Final = (sqlite3.IntegrityError, sqlite3.DataError)
 
@@ -98,7 +101,7 @@ class SQLite:
 
     def check(self, rows: DataFrame) -> None:
         chosen = selected(rows, self._columns)
-        create = create_table(self._table, chosen.schema, _TYPES, self._merge)
+        create = create_table(self._table, chosen.schema, _types_for(chosen.schema), self._merge)
         if not self._path.is_file():
             raise Refused(f"there is no file {self._path} for {self.name}: make it, with {create}")
         with self._connected() as connection:
@@ -158,11 +161,18 @@ class SQLite:
         if not self._diverts:
             for reason in filter(None, reasons):
                 raise BadRow(f"{self.name} does not take a row: {reason}")
+        connection.create_collation(_BY_NUMBER, _by_number)
         names = [ROW, REASON, *table.schema.names]
-        connection.execute(f"CREATE TABLE {_STAGING} ({', '.join(map(quoted, names))})")
+        declared = ", ".join(quoted(name) + self._collation(name, table.schema) for name in names)
+        connection.execute(f"CREATE TABLE {_STAGING} ({declared})")
         marks = ", ".join("?" for _ in names)
         values = [range(table.num_rows), reasons, *map(_values, columns)]
         connection.executemany(f"INSERT INTO {_STAGING} VALUES ({marks})", zip(*values, strict=True))
+
+    def _collation(self, name: str, schema: pa.Schema) -> str:
+        """Return the collation of a staged column: a decimal is staged as text, and its order is that of numbers."""
+        is_ordered = name == self._merge.latest_by and pa.types.is_decimal(schema.field(name).type)
+        return f" COLLATE {_BY_NUMBER}" if is_ordered else ""
 
     def _merge_staged(self, connection: sqlite3.Connection, names: list[str]) -> list[RefusedRow]:
         """Move the staged rows into the table. Returns the rows that were left out."""
@@ -248,6 +258,18 @@ def _unique_columns(connection: sqlite3.Connection, table: str) -> Iterator[froz
     for _, index, unique, _, partial in connection.execute(f"PRAGMA index_list({quoted(table)})").fetchall():
         if unique and not partial:
             yield frozenset(row[2] for row in connection.execute(f"PRAGMA index_info({quoted(index)})"))
+
+
+def _types_for(schema: spark_types.StructType) -> dict[type[spark_types.DataType], str]:
+    """Return the types for the columns of a table. A column of SQLite with the type NUMERIC rounds a decimal of more
+    digits than a double has."""
+    decimals = [field.dataType for field in schema.fields if isinstance(field.dataType, spark_types.DecimalType)]
+    is_exact = all(decimal.precision <= _DIGITS_MAX for decimal in decimals)
+    return _TYPES if is_exact else {**_TYPES, spark_types.DecimalType: "TEXT"}
+
+
+def _by_number(one: str, other: str) -> int:
+    return int(Decimal(one).compare(Decimal(other)))
 
 
 def _values(column: pa.Array) -> list[Any]:

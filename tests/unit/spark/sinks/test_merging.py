@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,22 @@ def test_a_row_that_the_table_does_not_take_stops_the_batch_and_leaves_nothing(
 def test_settings_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(Refused, match=message):
         SQLite("x.db", "totals", **options)
+
+
+@pytest.mark.parametrize(("digits", "declared"), [(15, "NUMERIC"), (16, "TEXT")])
+def test_a_table_that_is_made_as_the_refusal_says_keeps_every_digit(path: Path, digits: int, declared: str) -> None:
+    total = Decimal("1" * digits) / 100
+    batch = Rows(pa.table({"total": pa.array([total], pa.decimal128(digits, 2))}))
+    sink = SQLite(path, "exact")
+    with pytest.raises(Refused, match=rf'CREATE TABLE "exact" \("total" {declared}\)') as refusal:
+        sink.check(batch)  # type: ignore[arg-type]
+    with sqlite3.connect(path) as connection:
+        connection.execute(str(refusal.value).partition("with ")[2])
+    sink.check(batch)  # type: ignore[arg-type]
+    sink.prepare(OWNER)
+    sink.write(batch, SinkBatch("q", 0, {PARTITION: 1}))  # type: ignore[arg-type]
+    with sqlite3.connect(path) as connection:
+        assert [Decimal(str(value)) for (value,) in connection.execute("SELECT total FROM exact")] == [total]
 
 
 def test_what_the_file_lacks_is_refused_with_the_statement_that_makes_it(path: Path, tmp_path: Path) -> None:
