@@ -122,6 +122,45 @@ def test_bad_rows_go_to_the_dead_letter_topic_with_the_reason(broker: Broker, ow
     ]
 
 
+def test_a_bad_row_that_would_be_too_large_as_a_dead_letter_leaves_out_what_is_too_large(
+    broker: Broker, owner: Producer
+) -> None:
+    """The reason makes a record larger, and a key may be too large alone."""
+    whole = 1_048_576 - 61 - 32
+    header = [{"key": "h", "value": b"x" * 100}]
+    batch = rows(
+        {"topic": "nope", "key": b"k", "value": b"v" * (whole - 1)},
+        {"topic": "out", "key": b"k" * 2_000_000, "value": b"v", "headers": header},
+        headers=HEADERS_TYPE,
+    )
+    dead = partitioned(broker, owner, batch, dead_letter_topic="dead")
+    assert [(row["key"], row["value"]) for row in dead.to_pylist()] == [(b"k", None), (None, None)]
+    assert [[one["key"] for one in row["headers"]] for row in dead.to_pylist()] == [["semel-error"], ["semel-error"]]
+    owner.begin()
+    (counts,) = write(iter([dead]), job(broker, owner.identity, dead_letter_topic="dead"))
+    owner.commit()
+    assert sum(row["records"] for row in counts.to_pylist()) == 2
+    assert len(committed(broker, "dead")) == 2
+
+
+def test_a_row_with_a_timestamp_before_1970_is_a_bad_row(broker: Broker, owner: Producer) -> None:
+    times = (5, -1, None, -2, -86_400_000)
+    batch = rows(
+        *({"topic": "out", "key": b"%d" % number, "timestamp": at} for number, at in enumerate(times)),
+        headers=HEADERS_TYPE,
+        timestamp=pa.int64(),
+    )
+    with pytest.raises(BadRow, match="with key b'3' cannot be written: its timestamp is before 1970"):
+        partitioned(broker, owner, batch)
+    result = partitioned(broker, owner, batch, dead_letter_topic="dead")
+    owner.begin()
+    list(write(iter([result]), job(broker, owner.identity, dead_letter_topic="dead")))
+    owner.commit()
+    assert sorted(record.key or b"" for record in committed(broker, "out")) == [b"0", b"1", b"2"]
+    assert sorted(record.key or b"" for record in committed(broker, "dead")) == [b"3", b"4"]
+    assert result.column("timestamp").to_pylist() == [5, -1, None, None, None], "null: the time of the batch"
+
+
 def written(broker: Broker, identity: ProducerIdentity, *values: bytes) -> None:
     batch = rows(*({"topic": "out", "value": value, "partition": 0} for value in values), partition=pa.int32())
     (counts,) = write(iter([batch]), job(broker, identity))

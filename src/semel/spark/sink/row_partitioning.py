@@ -25,6 +25,7 @@ from semel.wire.records import HEADER_SIZE
 REASON_HEADER: Final = "semel-error"
 OFFSET_HEADER: Final = "semel-offset"
 
+_NO_TIMESTAMP: Final = -1
 # The lengths, deltas and attributes of a record take at most so many bytes.
 _RECORD_OVERHEAD_BYTES: Final = 32
 
@@ -99,6 +100,11 @@ class RowPartitioner:
             found.setdefault(
                 int(row), f"it takes {sizes[row]} bytes; max.request.size leaves {self._size_bytes_max} for a record"
             )
+        if "timestamp" in columns:
+            # -1 is Kafka's value for no timestamp, which a copy of the source's column has.
+            is_early = pc.fill_null(pc.less(columns["timestamp"], _NO_TIMESTAMP), False)
+            for row in np.flatnonzero(is_early.to_numpy(zero_copy_only=False)):
+                found.setdefault(int(row), "its timestamp is before 1970")
         if "partition" in columns:
             for number, partition in enumerate(columns["partition"].to_pylist()):
                 if partition is not None and number not in found:
@@ -114,8 +120,8 @@ class RowPartitioner:
         return self._unwritable.get(topic, f"there is no topic {topic!r}")
 
     def _divert(self, columns: dict[str, pa.Array], reasons: dict[int, str]) -> None:
-        """Change bad rows into records for the dead-letter topic, with the reason as a header and without values that
-        are too large.
+        """Change bad rows into records for the dead-letter topic, with the reason as a header and without what makes
+        them too large.
 
         Raises ``BadRow`` if the pipeline has no dead-letter topic, or if that topic cannot be written to.
         """
@@ -129,18 +135,26 @@ class RowPartitioner:
         if dead_letter_topic not in self._counts:
             raise BadRow(f"the dead-letter topic cannot be written to: {self._why_not(dead_letter_topic)}")
         topics, values = columns["topic"].to_pylist(), columns["value"].to_pylist()
-        headers: list[Any] = columns["headers"].to_pylist()
-        sizes = _sizes(columns)
+        keys, headers = columns["key"].to_pylist(), columns["headers"].to_pylist()
         for row, reason in reasons.items():
             topics[row] = dead_letter_topic
-            if sizes[row] > self._size_bytes_max:
-                values[row] = None
-            headers[row] = [*(headers[row] or ()), {"key": REASON_HEADER, "value": reason.encode()}]
+            told = [{"key": REASON_HEADER, "value": reason.encode()}]
             if offsets is not None and offsets[row] is not None:
-                headers[row].append({"key": OFFSET_HEADER, "value": str(offsets[row]).encode()})
+                told.append({"key": OFFSET_HEADER, "value": str(offsets[row]).encode()})
+            headers[row] = [*(headers[row] or ()), *told]
+            if _size(keys[row], values[row], headers[row]) > self._size_bytes_max:
+                values[row] = None
+            if _size(keys[row], values[row], headers[row]) > self._size_bytes_max:
+                keys[row], headers[row] = None, told
         columns["topic"] = pa.array(topics, pa.string())
-        columns["value"] = pa.array(values, pa.binary())
+        columns["key"], columns["value"] = pa.array(keys, pa.binary()), pa.array(values, pa.binary())
         columns["headers"] = pa.array(headers, HEADERS_TYPE)
+        if "timestamp" in columns:
+            timestamps = columns["timestamp"].to_pylist()
+            for row in reasons:
+                if timestamps[row] is not None and timestamps[row] < _NO_TIMESTAMP:
+                    timestamps[row] = None
+            columns["timestamp"] = pa.array(timestamps, pa.int64())
 
     # Partitions
 
@@ -180,9 +194,13 @@ def _sizes(columns: dict[str, pa.Array]) -> Int64s:
     for name in ("key", "value"):
         sizes += pc.binary_length(columns[name]).fill_null(0).to_numpy(zero_copy_only=False)
     if "headers" in columns and columns["headers"].null_count < len(columns["headers"]):
-        lengths = [
-            sum(len(one["key"]) * 3 + len(one["value"] or b"") + 10 for one in row or ())
-            for row in columns["headers"].to_pylist()
-        ]
-        sizes += np.array(lengths, dtype=np.int64)
+        sizes += np.array([_headers_size(row) for row in columns["headers"].to_pylist()], dtype=np.int64)
     return sizes
+
+
+def _size(key: bytes | None, value: bytes | None, headers: list[Any] | None) -> int:
+    return len(key or b"") + len(value or b"") + _headers_size(headers)
+
+
+def _headers_size(headers: list[Any] | None) -> int:
+    return sum(len(one["key"]) * 3 + len(one["value"] or b"") + 10 for one in headers or ())
