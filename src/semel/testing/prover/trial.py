@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -226,10 +227,15 @@ class Trial:
 
     def _next_event(self, life: Life) -> _Event:
         began = time.monotonic()
+        wait_s = 0.0  # An event that is there already comes first: a life that has ended does not hang.
         while True:
+            with contextlib.suppress(Empty):
+                about, event = self._events.get(timeout=wait_s)
+                if about is life:
+                    return event
             now = time.monotonic()
-            left_s = self._life_seconds_max - (now - began)
-            if left_s <= 0:
+            wait_s = self._life_seconds_max - (now - began)
+            if wait_s <= 0:
                 raise NotEnded(f"life {self.lives} of the application did not end within {self._life_seconds_max:g} s")
             if self._idle_seconds is not None:
                 idle_s = now - self._active_at if self._active_at else 0.0
@@ -237,13 +243,7 @@ class Trial:
                     return _Event.IDLE
                 if idle_s >= self._stuck_seconds:
                     return _Event.STUCK
-                left_s = min(left_s, _LOOK_SECONDS)
-            try:
-                about, event = self._events.get(timeout=left_s)
-            except Empty:
-                continue
-            if about is life:
-                return event
+                wait_s = min(wait_s, _LOOK_SECONDS)
 
     def _terminate(self, life: Life) -> None:
         life.terminate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,6 +118,17 @@ def test_a_life_that_hangs_is_killed_and_the_next_one_does_the_work(broker: Mode
     trial = _trial(broker, hangs, works)
     trial.run(lambda trial: None)
     assert (trial.lives, trial.compare(), broker.expired) == (2, "", 1)
+
+
+def test_a_life_that_has_ended_does_not_hang_however_late_this_is_seen(broker: ModelBroker) -> None:
+    def ends(life: ModelLife) -> None:
+        _asks(broker)
+        life.end()
+        time.sleep(0.01)  # Longer than a life may do nothing.
+
+    trial = _trial(broker, ends)
+    trial.run(lambda trial: None)
+    assert trial.lives == 1
 
 
 def test_what_two_idle_lives_did_not_write_is_missing(broker: ModelBroker) -> None:
