@@ -29,7 +29,7 @@ from pyiceberg.catalog import load_catalog
 from semel.blocking import Producer
 from semel.spark.cluster import Cluster
 from tools.load import create_topic
-from tools.patience import PATIENCE_S, wait_until
+from tools.patience import SPARK_PATIENCE_S, wait_until
 from tools.postgres import PostgresServer
 from tools.server import Server
 from tools.sink_job import (
@@ -201,7 +201,7 @@ class _Run:
         self._wait(self._is_consumed, "not all input was consumed after the last fault")
         for zombie in self._zombies:
             try:
-                zombie.wait(PATIENCE_S)
+                zombie.wait(SPARK_PATIENCE_S)
             except subprocess.TimeoutExpired:
                 return [f"a zombie goes on: {self._printed()}"]
         wait_until(lambda: not any(map(_is_running, self._orphans)), "a worker without a driver goes on")
@@ -224,11 +224,12 @@ class _Run:
             self._driver = None
 
     def _wait(self, condition: Any, otherwise: str) -> None:
-        """Wait until the condition holds. Restart a driver that has stopped by itself, as an operator would."""
-        deadline = time.monotonic() + PATIENCE_S
+        """Wait until the condition holds. Start a driver if there is none, or if it has stopped by itself, as an
+        operator would."""
+        deadline = time.monotonic() + SPARK_PATIENCE_S
         while not condition():
             if time.monotonic() > deadline:
-                raise AssertionError(f"{otherwise} in {PATIENCE_S:.0f} s: {self._printed()}")
+                raise AssertionError(f"{otherwise} in {SPARK_PATIENCE_S:.0f} s: {self._printed()}")
             if self._driver is None or self._driver.poll() is not None:
                 with (self._folder / "driver.txt").open("ab") as output:
                     command = [sys.executable, "-m", "tools.sink_job", str(self._folder)]
