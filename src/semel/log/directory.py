@@ -20,6 +20,7 @@ from typing import Final
 
 from semel.clock import Clock
 from semel.errors import StorageError
+from semel.log.compaction.cleaner_offsets import CleanerOffsets
 from semel.log.disk import NO_ROOM, Disk, Lock
 from semel.log.durability.checkpointer import CHECKPOINT_INTERVAL_MS, Checkpointer
 from semel.log.durability.checkpointing import persist_log_start
@@ -86,12 +87,13 @@ class LogDirectory:
             interval_ms=checkpoint_interval_ms,
             refused=self.refusals.refused,
         )
+        self.cleaner_offsets = CleanerOffsets(path, disk, self.logs)
         self._folders = PartitionFolders(
             path,
             disk,
             producer_id_expiration_ms=producer_id_expiration_ms,
             is_here=lambda: self._lock is None or disk.exists(f"{path}/{LOCK_FILE}"),
-            write_checkpoint_files=self._checkpointer.write_offsets,
+            write_checkpoint_files=self._forget_deleted,
         )
         self._truncations = Truncations(path, disk, self._folder_worker, self, clock.now_ms)
 
@@ -195,7 +197,8 @@ class LogDirectory:
             last_run=self._read_last_run(),
         )
         started = startup.run()
-        self._folders.has_unsettled_names = started.has_unsettled_names
+        has_stale_lines = self.cleaner_offsets.load()
+        self._folders.has_unsettled_names = started.has_unsettled_names or has_stale_lines
         self._start_committing(started.journal_generation + 1)
         # These logs were truncated and fetch the rest again. The journal's old entries would not fit what they fetch.
         self._require_committer().void([(self.logs[name], 0) for name in started.cut if name in self.logs])
@@ -276,6 +279,11 @@ class LogDirectory:
         name = f"{found.topic_id.hex}-{topic_partition.partition}{DELETED_FOLDER_SUFFIX}"
         return f"{self.path}/{topic_partition}", f"{self.path}/{name}"
 
+    def _forget_deleted(self) -> None:
+        """Remove the lines of deleted logs from all checkpoint files. Raises ``OSError``."""
+        self._checkpointer.write_offsets()
+        self.cleaner_offsets.forget_deleted()
+
     def _changed(self, wanted: Mapping[TopicPartition, TopicLogs], outcome: FolderOutcome) -> None:
         for topic_partition, log in outcome.made.items():
             self.logs[topic_partition] = log
@@ -337,6 +345,14 @@ class LogDirectory:
     def write_offsets(self) -> None:
         """Write the checkpoint files with the current offsets of the logs. Raises ``OSError``."""
         self._checkpointer.write_offsets()
+
+    def lower_cleaner_offset(self, log: PartitionLog, end_offset: int) -> bool:
+        """See ``CleanerOffsets.lower``."""
+        return self.cleaner_offsets.lower(log, end_offset)
+
+    def write_cleaner_offsets(self) -> None:
+        """See ``CleanerOffsets.write``."""
+        self.cleaner_offsets.write()
 
     def void(self, offsets: Sequence[tuple[PartitionLog, int]]) -> None:
         """See ``Committer.void``."""

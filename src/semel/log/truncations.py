@@ -58,6 +58,12 @@ class TruncationContext(Protocol):
     def write_offsets(self) -> None:
         """Write the three checkpoint files with the current offsets of the logs. On the worker; raises ``OSError``."""
 
+    def lower_cleaner_offset(self, log: PartitionLog, end_offset: int) -> bool:
+        """Lower the offset up to which a log is compacted. Returns whether it was higher. On the worker."""
+
+    def write_cleaner_offsets(self) -> None:
+        """Write the offsets up to which logs are compacted. On the worker; raises ``OSError``."""
+
     def void(self, offsets: Sequence[tuple[PartitionLog, int]]) -> None:
         """Write to the journal that its entries of these logs at or above these offsets are void.
 
@@ -200,6 +206,9 @@ class Truncations:
         logs = [job.log for job, cut in planned if cut is None or self._is_checkpoint_above(job, cut)]
         if logs:
             self._directory.write_offsets()
+        ends = [(job.log, 0 if cut is None else cut.end_offset) for job, cut in planned]
+        if [log for log, end_offset in ends if self._directory.lower_cleaner_offset(log, end_offset)]:
+            self._directory.write_cleaner_offsets()
         for log in logs:
             persist_log_start(log)  # This writes the recovery point, too.
 

@@ -153,6 +153,24 @@ def test_what_was_confirmed_and_cut_is_not_confirmed_after_a_crash() -> None:
     assert (log.high_watermark, log.log_end_offset) == (6, 11)
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_was_compacted_and_cut_does_not_count_as_compacted_when_the_log_has_grown_again(restart: bool) -> None:
+    follower = filled(checkpoint=True, high_watermark=12)
+    log = follower.log("orders")
+    follower.directory.cleaner_offsets.reached(log, 10)
+    follower.directory.cleaner_offsets.write()
+    assert follower.truncate(6, restart=restart) == {}
+    log.set_leader_epoch(7)
+    for number in range(12):
+        append(log, produced(number, "another", producer=77))
+    follower.commit()
+    follower.checkpoint()
+    expected = 0 if restart else 6
+    assert follower.directory.cleaner_offsets.of(log) == expected
+    follower.restart(power_cut=True)
+    assert follower.directory.cleaner_offsets.of(follower.log("orders")) == expected
+
+
 def test_an_offset_within_a_batch_cuts_before_it() -> None:
     follower = filled(checkpoint=False, high_watermark=0)
     assert follower.truncate(1) == {}

@@ -160,6 +160,7 @@ class Maintenance:
                 self._node.logs,
                 self._node.clock,
                 worker=self._cleaner_worker,
+                offsets=self._node.logs.cleaner_offsets,
                 dedupe_buffer_size_bytes=self._node.config.log_cleaner_dedupe_buffer_size,
             )
         return self._node.cleaner

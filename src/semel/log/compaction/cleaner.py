@@ -12,19 +12,19 @@ number that is too low costs another pass and loses no record.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 from semel.clock import Clock
 from semel.errors import DecodeError, KafkaError
 from semel.log.compaction import background
 from semel.log.compaction.cleanable import CleanableRange, cleanable_range, dirtiest, is_due_to_roll
+from semel.log.compaction.cleaner_offsets import CleanerOffsets
 from semel.log.compaction.cleaning import CleaningPass
 from semel.log.compaction.offset_map import OffsetMap
 from semel.log.compaction.rewriting import UnsoundSegment
 from semel.log.compaction.statistics import CleanerStatistics
 from semel.log.disk import Disk
-from semel.log.durability import checkpoints
 from semel.log.partition_log import PartitionLog
 from semel.log.recovery.swap_recovery import remove_unfinished
 from semel.log.worker import Worker
@@ -32,7 +32,6 @@ from semel.types import INT64_MAX, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 DEDUPE_BUFFER_SIZE_BYTES: Final = 128 * 2**20
 
 # The delay after a pass that failed with a disk error, for instance because the disk is full.
@@ -56,6 +55,7 @@ class LogCleaner:
     """The log cleaner of one data directory.
 
     ``worker`` does the syncs. Without a worker each sync blocks the caller of a slice for a few milliseconds.
+    ``offsets``: how far each log is compacted; without it the file is read here.
     """
 
     cleaning_pass = CleaningPass
@@ -66,14 +66,18 @@ class LogCleaner:
         clock: Clock,
         *,
         worker: Worker | None = None,
+        offsets: CleanerOffsets | None = None,
         dedupe_buffer_size_bytes: int = DEDUPE_BUFFER_SIZE_BYTES,
     ) -> None:
+        if offsets is None:
+            offsets = CleanerOffsets(directory.path, directory.disk, directory.logs)
+            offsets.load()
         self.statistics = CleanerStatistics()
         self._directory = directory
         self._clock = clock
         self._background = background.at_once if worker is None else background.on(worker)
         self._map_entries_max = OffsetMap.entries_within(dedupe_buffer_size_bytes)
-        self._first_dirty: dict[PartitionLog, int] | None = None
+        self._offsets = offsets
         self._running: dict[PartitionLog, Iterator[None]] = {}
         self._not_before_ms: dict[PartitionLog, int] = {}
 
@@ -104,10 +108,11 @@ class LogCleaner:
         return cleanable_range(log, self.first_dirty_offset(log), now_ms)
 
     def first_dirty_offset(self, log: PartitionLog) -> int:
-        offset = self._offsets().get(log, 0)
+        offset = self._offsets.of(log)
         if offset > log.log_end_offset:
-            # The log was replaced or truncated since. The new value is stored, as the log may grow past the old one.
-            offset = self._offsets()[log] = log.log_start_offset
+            # The log was truncated since. The new value is kept, as the log may grow past the old one.
+            offset = log.log_start_offset
+            self._offsets.reached(log, offset)
         return max(offset, log.log_start_offset)
 
     # Doing
@@ -165,10 +170,11 @@ class LogCleaner:
 
     def _finish(self, log: PartitionLog, cleaning: CleaningPass, now_ms: int) -> Iterator[None]:
         """Run the pass, then write the offset that it has reached."""
-        reached = self._offsets()[log] = yield from cleaning.run()
+        reached = yield from cleaning.run()
+        self._offsets.reached(log, reached)
         if reached == cleaning.cleanable.first_dirty_offset:
             self._not_before_ms[log] = now_ms + RETRY_AFTER_MS  # It had to leave segments as they are.
-        yield from self._background(self._writing())
+        yield from self._background(self._offsets.write)
 
     def _give_up(self, log: PartitionLog, not_before_ms: int) -> None:
         self.statistics.passes_given_up += 1
@@ -186,46 +192,8 @@ class LogCleaner:
         except (KafkaError, OSError) as error:
             logger.error("%s: its segment could not be closed: %s", log.topic_partition, error)
 
-    # How far each log is compacted
-
-    def _offsets(self) -> dict[PartitionLog, int]:
-        """The offset up to which each log is compacted.
-
-        By log, not by name: a topic that is deleted and created again starts without an offset.
-        """
-        if self._first_dirty is None:
-            stored = self._read()
-            self._first_dirty = {
-                log: stored[name]
-                for name, log in self._directory.logs.items()
-                if stored.get(name, INT64_MAX) <= log.log_end_offset
-            }
-        return self._first_dirty
-
-    def _read(self) -> dict[TopicPartition, int]:
-        path = f"{self._directory.path}/{CLEANER_OFFSET_FILE}"
-        try:
-            return checkpoints.read_offsets(self._directory.disk, path)
-        except DecodeError as error:
-            logger.warning("compaction begins at the start of all logs: %s", error)
-            return {}
-
-    def _writing(self) -> Callable[[], None]:
-        """A function that writes the offsets as they are now. It may run on any thread."""
-        offsets = {log.topic_partition: offset for log, offset in self._offsets().items()}
-        path = f"{self._directory.path}/{CLEANER_OFFSET_FILE}"
-        return lambda: checkpoints.write_offsets(self._directory.disk, path, offsets)
-
     def _forget_deleted(self) -> None:
         here = set(map(id, self._directory.logs.values()))
         for log in [log for log in self._not_before_ms if id(log) not in here]:
             del self._not_before_ms[log]
-        gone = [log for log in self._offsets() if id(log) not in here]
-        for log in gone:
-            del self._offsets()[log]
-        if gone and not self._running:
-            # Otherwise a new topic of the same name would count as compacted up to that offset after a restart.
-            try:
-                self._writing()()
-            except OSError as error:
-                logger.warning("the offsets of deleted topics stay in %s for now: %s", CLEANER_OFFSET_FILE, error)
+        self._offsets.release_deleted()

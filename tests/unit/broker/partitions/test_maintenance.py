@@ -18,6 +18,7 @@ from semel.broker.requests.handlers.create_topics import create_topics
 from semel.broker.requests.handlers.delete_records import delete_records
 from semel.broker.requests.handlers.delete_topics import delete_topics
 from semel.errors import StorageError
+from semel.log.compaction.cleaner import LogCleaner
 from semel.log.outcomes import Isolation
 from semel.testing.virtual.clock import VirtualClock
 from semel.testing.virtual.disk import VirtualDisk
@@ -163,6 +164,34 @@ def test_a_compacted_topic_is_compacted_without_anybody_asking() -> None:
     assert found[-1] == b"19"
     assert len(found) < 20
     bench.run(bench.broker.stop())
+
+
+def test_a_new_topic_does_not_count_as_compacted_up_to_the_offset_of_the_deleted_one() -> None:
+    """Otherwise a tombstone below this offset would be removed, and the record that it deletes would not."""
+    bench = Bench()
+    compacted = {"cleanup_policy": "compact", "segment_ms": "1000", "min_cleanable_dirty_ratio": "0.01"}
+    partition = bench.partition("t", **compacted)
+    for _ in range(5):
+        bench.append(partition)
+        bench.wait(2)
+    bench.wait(300)
+    assert bench.broker.node.cleaner is not None
+    assert bench.broker.node.cleaner.first_dirty_offset(partition.log) > 0
+    request_of_version_5 = SimpleNamespace(version=5, limits=None)
+    deletion = delete_topics(bench.broker.node, request_of_version_5, DeleteTopicsRequest(topic_names=["t"]))  # type: ignore[arg-type]
+    assert bench.run(deletion).responses[0].error_code == 0
+    partition = bench.partition("t", **compacted)
+    for _ in range(8):
+        bench.append(partition)
+    bench.broker.kill()
+
+    bench.disk.kill()
+    again = bench.make_broker({}, seed=9)
+    bench.run(again.start())
+    found = again.node.logs.get(TopicPartition("t", 0))
+    assert found is not None
+    assert found.log_end_offset == 8
+    assert LogCleaner(again.node.logs, bench.clock).first_dirty_offset(found) == 0
 
 
 def test_a_compacted_topic_can_be_deleted_while_it_is_compacted() -> None:

@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from semel.log.compaction.cleaner import CLEANER_OFFSET_FILE, RETRY_AFTER_MS, LogCleaner
+from semel.log.compaction.cleaner import RETRY_AFTER_MS, LogCleaner
+from semel.log.compaction.cleaner_offsets import CLEANER_OFFSET_FILE, CleanerOffsets
 from semel.log.compaction.cleaning import CleaningPass
 from semel.log.compaction.pace import SLICE_COST
 from semel.log.compaction.rewriting import Rewriting
@@ -19,7 +20,6 @@ from semel.log.retention import apply_retention, below_start_steps
 from semel.log.segments.segment import Segment
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk_faults import DiskFault, Operation
-from semel.types import TopicPartition
 from tests.logs import FOLDER, ORDERS, ORDERS_ID, StepWorker
 from tests.unit.log.compaction.bench import COMPACT_DELETE, DATA, Bench, OneLog, latest
 
@@ -339,10 +339,10 @@ def test_a_damaged_checkpoint_costs_a_pass_and_no_more() -> None:
 
 def test_a_topic_made_again_under_its_name_begins_anew() -> None:
     bench = dirty()
-    other = TopicPartition("orders", 1)
-    logs = {ORDERS: bench.log, other: bench.log}
-    del logs[other]
-    cleaner = LogCleaner(OneLog(bench.disk, logs), ManualClock(bench.now_ms))
+    logs = {ORDERS: bench.log}
+    offsets = CleanerOffsets(DATA, bench.disk, logs)
+    assert not offsets.load()
+    cleaner = LogCleaner(OneLog(bench.disk, logs), ManualClock(bench.now_ms), offsets=offsets)
     run(cleaner, bench)
     assert read_offsets(bench.disk, CHECKPOINT) == {ORDERS: 30}
     bench.disk.remove_folder(FOLDER)
@@ -353,6 +353,7 @@ def test_a_topic_made_again_under_its_name_begins_anew() -> None:
     assert made_again.topic_id != ORDERS_ID
     cleaner.choose(bench.now_ms)
     assert cleaner.first_dirty_offset(made_again) == 0
+    offsets.forget_deleted()
     assert read_offsets(bench.disk, CHECKPOINT) == {}
 
 
