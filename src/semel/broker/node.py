@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -115,6 +116,8 @@ class Node:
     """Waits until the logs of the image's topics are made, and those of deleted topics are gone."""
     deleting: Counter[str] = field(default_factory=Counter)
     """The names of deleted topics whose logs are still there, and how many such topics have the name."""
+    long_lookups: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the ListOffsets request whose search for a timestamp takes more than one turn."""
     open_unavailable: Callable[[], None] = field(default=_nothing_is_unavailable)
     """Tries again to make the logs that could not be made."""
 

@@ -534,12 +534,12 @@ class PartitionLog:
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record at or after ``timestamp``."""
-        return timestamp_lookup.first_at_or_after(self, timestamp)
+        """The first record at or after ``timestamp``. For a search in steps see ``timestamp_lookup``."""
+        return timestamp_lookup.at_once(timestamp_lookup.first_at_or_after(self, timestamp))
 
     def largest_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp."""
-        return timestamp_lookup.first_with_largest_timestamp(self)
+        return timestamp_lookup.at_once(timestamp_lookup.first_with_largest_timestamp(self))
 
     # Removing
 

@@ -4,9 +4,11 @@ import pytest
 
 from semel import blocking
 from semel.errors import ErrorCode
-from semel.testing import Cluster
+from semel.log.timestamp_lookup import STEP_EFFORT
+from semel.testing import Broker, Cluster
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from semel.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.wire.messages.list_offsets import (
     DEBUGGING_REPLICA_ID,
     ListOffsetsPartition,
@@ -87,6 +89,22 @@ def test_the_first_record_at_or_after_a_time_is_found(
     client: RawClient, timed: str, timestamp: int, offset: int, found: int
 ) -> None:
     assert summary(ask(client, timed, timestamp)) == (0, offset, found, None if offset is None else 0)
+
+
+def test_a_search_that_has_to_look_at_very_many_batches_is_served_in_slices(broker: Broker, topic: str) -> None:
+    """The header of the first batch says a time that none of its records has."""
+    with RawClient(broker.port) as client:
+        client.produce(topic, batch(b"a", timestamp=TIME, max_timestamp=TIME + 1000))
+        for _ in range(3):
+            client.produce(topic, batch(*(b"b" for _ in range(STEP_EFFORT)), timestamp=TIME, max_timestamp=TIME + 1000))
+        for special in (TIME + 1000, MAX_TIMESTAMP):
+            assert summary(ask(client, topic, special)) == (0, None, None, None)
+        client.produce(topic, batch(b"c", timestamp=TIME + 1000))
+        found = (0, 3 * STEP_EFFORT + 1, TIME + 1000, 0)
+        for special in (TIME + 1000, MAX_TIMESTAMP):
+            assert summary(ask(client, topic, special)) == found
+        client.call(ApiKey.DELETE_TOPICS, 1, DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000))
+        assert ask(client, topic, TIME + 1000).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_an_unknown_special_time_is_refused(client: RawClient, timed: str) -> None:

@@ -14,6 +14,7 @@ from semel.log.outcomes import Appended, Isolation
 from semel.log.partition_log import PartitionLog
 from semel.log.retention import apply_retention, below_start_steps
 from semel.log.segments.transaction_index import AbortedTransaction
+from semel.log.timestamp_lookup import STEP_EFFORT, at_once, first_at_or_after
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import TopicPartition
@@ -349,6 +350,46 @@ def test_a_marker_is_found_by_its_timestamp_as_in_kafka(log: PartitionLog) -> No
     assert log.offset_for_timestamp(NOW_MS - 4) == (NOW_MS, 2, 0)
     append(log, batch("c", timestamp=NOW_MS + 1))
     assert log.largest_timestamp() == (NOW_MS + 1, 3, 0)
+
+
+def with_false_largest_timestamp(batches: int) -> PartitionLog:
+    """The header of the first batch says a time that none of its records has; other batches follow."""
+    log = open_log(VirtualDisk(), config=replace(SMALL_SEGMENTS, segment_bytes=2**20, index_interval_bytes=2**20))
+    append(log, batch("a", max_timestamp=NOW_MS + 1000))
+    for _ in range(batches):
+        append(log, batch("b"))
+    return log
+
+
+@pytest.mark.parametrize("number", [3, STEP_EFFORT - 2, STEP_EFFORT - 1, STEP_EFFORT, 2 * STEP_EFFORT + 10])
+def test_a_long_search_for_a_timestamp_is_done_in_steps(number: int) -> None:
+    log = with_false_largest_timestamp(number)
+    assert log.offset_for_timestamp(NOW_MS + 1000) is None
+    append(log, batch("c", timestamp=NOW_MS + 1000))
+    steps = list(first_at_or_after(log, NOW_MS + 1000))
+    assert number // STEP_EFFORT <= len(steps) - 1 <= number // STEP_EFFORT + 1
+    assert log.offset_for_timestamp(NOW_MS + 1000) == (NOW_MS + 1000, number + 1, 0)
+
+
+def test_a_search_in_a_large_batch_is_done_in_steps(log: PartitionLog) -> None:
+    append(log, batch(*["a"] * 3 * STEP_EFFORT, max_timestamp=NOW_MS + 1))
+    append(log, batch("b", timestamp=NOW_MS + 1))
+    assert len(list(first_at_or_after(log, NOW_MS + 1))) == 4
+    assert log.offset_for_timestamp(NOW_MS + 1) == (NOW_MS + 1, 3 * STEP_EFFORT, 0)
+
+
+@pytest.mark.parametrize("steps_before", range(1, 4))
+def test_a_search_goes_on_where_it_was_when_segments_are_removed_meanwhile(steps_before: int) -> None:
+    log = with_false_largest_timestamp(2 * STEP_EFFORT)
+    log.roll(NOW_MS)
+    append(log, batch("c", timestamp=NOW_MS + 1000))
+    log.roll(NOW_MS)
+    steps = first_at_or_after(log, NOW_MS + 1000)
+    for _ in range(steps_before):
+        next(steps)
+    log.delete_records_before(log.segments[1].base_offset)
+    list(below_start_steps(log))
+    assert at_once(steps) == (NOW_MS + 1000, 2 * STEP_EFFORT + 1, 0)
 
 
 def test_an_empty_log_has_no_timestamps(log: PartitionLog) -> None:
