@@ -104,11 +104,11 @@ def expired_segments(log: PartitionLog, now_ms: int) -> list[Segment]:
             end_offset = log.log_end_offset
         if end_offset > log.high_watermark or (is_active and segment.size_bytes == 0):
             break
-        too_much = not is_active and excess_bytes >= segment.size_bytes
-        if not (_is_too_old(log, segment, now_ms) or too_much or end_offset <= log.log_start_offset):
+        # The active segment is too much only if nothing may stay: retention.bytes is 0.
+        is_past_retention = excess_bytes >= segment.size_bytes or _is_too_old(log, segment, now_ms)
+        # A closed segment goes, too, if all its records were deleted by DeleteRecords; the active one can stay in use.
+        if not is_past_retention and (is_active or end_offset > log.log_start_offset):
             break
-        if is_active and end_offset <= log.log_start_offset and not _is_too_old(log, segment, now_ms):
-            break  # All its records were deleted by DeleteRecords: the active segment can stay in use.
         excess_bytes -= segment.size_bytes
         expired.append(segment)
     return expired

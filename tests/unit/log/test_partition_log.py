@@ -425,6 +425,16 @@ def test_retention_by_size_removes_whole_segments_from_the_start() -> None:
     assert values(log)[0][0] == log.log_start_offset
 
 
+def test_retention_to_0_bytes_removes_the_active_segment_too_as_in_kafka() -> None:
+    log = open_log(VirtualDisk(), config=replace(SMALL_SEGMENTS, retention_bytes=0))
+    assert apply_retention(log, NOW_MS) == 0
+    for number in range(10):
+        append(log, batch(f"value {number}"))
+    assert apply_retention(log, NOW_MS) > 1
+    assert (log.size_bytes, log.log_start_offset, log.log_end_offset) == (0, 10, 10)
+    assert apply_retention(log, NOW_MS) == 0
+
+
 def test_retention_by_time_removes_the_active_segment_too_and_keeps_the_log_end() -> None:
     log = open_log(VirtualDisk(), config=replace(SMALL_SEGMENTS, retention_ms=1_000))
     for number in range(10):
