@@ -20,6 +20,7 @@ from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.offsets.committed import StoredOffset
 from semel.coordinator.group.offsets.removal import RECORDS_PER_BATCH_MAX
 from semel.coordinator.group.records import OffsetCommit, OffsetKey
+from semel.coordinator.transaction import records
 from semel.coordinator.transaction.records import Transaction
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
@@ -190,6 +191,45 @@ def test_very_many_transactional_ids_of_one_shard_are_listed_in_slices(client: R
     assert node.turns.most_elements == SLICE_IDS
     filtered = client.call(ApiKey.LIST_TRANSACTIONS, 2, ListTransactionsRequest(transactional_id_pattern="t-3.*"))
     assert len(filtered.transaction_states) == 1 + 10 + 100 + 500
+
+
+def test_transactional_ids_that_rest_are_decoded_in_slices(
+    client: RawClient, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they are after a start: bytes of the log, which a request decodes."""
+    find_coordinator(client, "some", TRANSACTION)
+    client.call(ApiKey.LIST_TRANSACTIONS, 1, ListTransactionsRequest())
+    runtime = node.coordinators.transactions.runtime(0)
+    assert runtime is not None
+    for number in range(MANY):
+        rests = Transaction(f"rests-{number}", 7, 0, 7, None, None, TxnState.EMPTY, frozenset(), 1000, None, 0, 0)
+        record = records.decode_to_load(*records.encode(rests))
+        assert isinstance(record, records.EncodedIdleTransaction)
+        runtime.shard.replay(record)
+    decoded = 0
+    usual_transaction = records._usual_transaction
+
+    def counted(transactional_id: str, value: bytes) -> Transaction | None:
+        nonlocal decoded
+        decoded += 1
+        return usual_transaction(transactional_id, value)
+
+    monkeypatch.setattr(records, "_usual_transaction", counted)
+    loop, counts = node.partitions._loop, [0]
+
+    def look() -> None:
+        """Once in each turn of the loop."""
+        counts.append(decoded)
+        if decoded < MANY:
+            loop.call_soon(look)
+
+    loop.call_soon_threadsafe(look)
+    answer = client.call(ApiKey.LIST_TRANSACTIONS, 1, ListTransactionsRequest(producer_id_filters=[]))
+
+    assert sum(listed.transactional_id.startswith("rests-") for listed in answer.transaction_states) == MANY
+    assert max(after - before for before, after in pairwise(counts)) == SLICE_IDS
+    for number in range(MANY):
+        runtime.shard.replay(records.Tombstone(f"rests-{number}"))
 
 
 def test_very_many_partitions_are_told_in_slices(

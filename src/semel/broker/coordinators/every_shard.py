@@ -24,11 +24,16 @@ async def each_shard(coordinator: Coordinator[AnyShard], turns: Turns) -> AsyncI
             await turns.pause()
 
 
-async def ask(runtime: ShardRuntime[AnyShard], decide: Decide[AnyShard, Response]) -> Response:
-    """Run a request in the shard, and return its response. Raises KafkaError if the shard does not serve now."""
+async def ask(
+    runtime: ShardRuntime[AnyShard], decide: Decide[AnyShard, Response], *, is_confirmed: bool = True
+) -> Response:
+    """Run a request in the shard, and return its response. Raises KafkaError if the shard does not serve now.
+
+    ``is_confirmed`` is described in ``ShardRuntime.run``.
+    """
     answered: asyncio.Future[Response | ErrorCode] = asyncio.get_running_loop().create_future()
     waiter: Waiter[Any] = Waiter(answered.set_result, refused=lambda error: error)
-    runtime.run(decide, waiter)
+    runtime.run(decide, waiter, is_confirmed=is_confirmed)
     answer = await answered
     if isinstance(answer, ErrorCode):
         raise KafkaError(answer, f"{runtime.partition.topic_partition} has no active coordinator")

@@ -31,9 +31,6 @@ class KnownTransactions:
         known = self._known.get(transactional_id)
         return EncodedIdleTransaction(transactional_id, known).transaction() if isinstance(known, bytes) else known
 
-    def values(self) -> Iterator[Transaction]:
-        return map(self.__getitem__, self._known)
-
     def of_producers(self, producer_ids: frozenset[int]) -> Iterator[Transaction]:
         """Yield the transactions that have one of these producer ids, without decoding the others."""
         written = {_PRODUCER_ID.pack(producer_id) for producer_id in producer_ids if 0 <= producer_id <= INT64_MAX}

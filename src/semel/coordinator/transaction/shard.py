@@ -312,15 +312,21 @@ class TransactionShard:
         )
 
     def list(self, filters: ListFilters, *, now_ms: int) -> TransactionListing:
-        return listing(self.candidates(filters), filters, now_ms=now_ms)
+        return self.list_some(self.candidate_ids(filters), filters, now_ms=now_ms)
 
-    def candidates(self, filters: ListFilters) -> Iterable[Transaction]:
-        """The transactions that may match: if the filters allow it, found without examining each."""
+    def list_some(self, transactional_ids: Iterable[str], filters: ListFilters, *, now_ms: int) -> TransactionListing:
+        """ListTransactions for some ids, as they are now. An id that is not known any more is left out."""
+        known = map(self._transactions.get, transactional_ids)
+        return listing((transaction for transaction in known if transaction is not None), filters, now_ms=now_ms)
+
+    def candidate_ids(self, filters: ListFilters) -> Iterable[str]:
+        """The ids of the transactions that may match. None is decoded for that, except those of the producers."""
         if filters.only_open():
-            return self.open_transactions()
+            return chain(self._ongoing, self._prepared)
         if filters.producer_ids:
-            return self._transactions.of_producers(filters.producer_ids)
-        return self._transactions.values()
+            found = self._transactions.of_producers(filters.producer_ids)
+            return (transaction.transactional_id for transaction in found)
+        return iter(self._transactions)
 
     def get(self, transactional_id: str) -> Transaction | None:
         return self._transactions.get(transactional_id)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from semel.broker.coordinators.every_shard import ask, each_shard, slices
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.decision import Decision
 from semel.coordinator.transaction.listing import ListFilters, listing
+from semel.coordinator.transaction.results import TransactionListing
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode, KafkaError
 from semel.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
@@ -32,15 +36,18 @@ async def list_transactions(node: Node, request: Request, message: ListTransacti
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     async for runtime in each_shard(node.coordinators.transactions, node.turns):
         try:
-            candidates = await ask(runtime, lambda shard: Decision(list(shard.candidates(filters))))
+            transactional_ids = await ask(runtime, lambda shard: Decision(list(shard.candidate_ids(filters))))
         except KafkaError as refusal:
             if request.is_from_broker or refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 # Without the transactions of a shard that is still loading the list would be wrong, so the request is
                 # refused. For a broker also if a shard has just lost its leadership: its transactions have not ended.
                 return ListTransactionsResponse(error_code=refusal.code)
             continue  # For other clients the transactions of a shard that has lost its leadership are left out.
-        async for some in slices(candidates, node.turns):
-            found = listing(some, filters, now_ms=node.clock.now_ms())
+        async for some in slices(transactional_ids, node.turns):
+            try:
+                found = await ask(runtime, partial(_listed, node, some, filters), is_confirmed=False)
+            except KafkaError:
+                return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if found.error is not ErrorCode.NONE:
                 return ListTransactionsResponse(error_code=found.error)
             states = [
@@ -51,6 +58,12 @@ async def list_transactions(node: Node, request: Request, message: ListTransacti
                 _add_records(runtime.shard, states)
             response.transaction_states += states
     return response
+
+
+def _listed(
+    node: Node, transactional_ids: list[str], filters: ListFilters, shard: TransactionShard
+) -> Decision[TransactionListing, Any, Any]:
+    return Decision(shard.list_some(transactional_ids, filters, now_ms=node.clock.now_ms()))
 
 
 def _add_records(shard: TransactionShard, states: list[TransactionState]) -> None:
