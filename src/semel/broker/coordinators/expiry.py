@@ -98,9 +98,10 @@ class CoordinatorExpiry:
     def _expired_offsets(self) -> Iterator[None]:
         for runtime in self._groups:
             now_ms = self._node.clock.now_ms()
-            applied = True
-            while runtime.refusal is None and applied and runtime.shard.offsets.is_due(now_ms):
-                applied = _apply(runtime, runtime.shard.offsets.expire(now_ms, examined_max=IDS_PER_TURN))
+            offsets, applied = runtime.shard.offsets, True
+            offsets.sweep_begins(now_ms)
+            while runtime.refusal is None and applied and offsets.is_due(now_ms):
+                applied = _apply(runtime, offsets.expire(now_ms, examined_max=IDS_PER_TURN))
                 yield
 
     def _later(self, name: str, interval_ms: int, sweep: Callable[[], Iterator[None]]) -> None:

@@ -176,6 +176,10 @@ class OffsetShard:
         """
         return _decisions(removal.expired(self._state, now_ms, examined_max))
 
+    def sweep_begins(self, now_ms: int) -> None:
+        """Begin to look for expired offsets, with ``is_due`` and ``expire`` at the same time."""
+        self._state.sweep_begins(now_ms)
+
     def is_due(self, now_ms: int) -> bool:
         """Whether ``expire`` has a group to examine."""
         next_ms = self._state.expiry.next_ms()

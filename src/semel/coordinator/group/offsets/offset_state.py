@@ -22,6 +22,7 @@ class OffsetState:
         self.expiry: Deadlines[str] = Deadlines()
         """When to examine a group for expiry: no later than its first offset expires. Examining it too early does no
         harm, so a commit that makes an offset expire later does not move the deadline."""
+        self._last_sweep_ms = 0
 
     def membership(self, group_id: str) -> Membership | None:
         """The group, if it exists. A simple group exists while it has an offset, committed or pending."""
@@ -51,6 +52,15 @@ class OffsetState:
             known = self.committed.get(stored.commit.key)
             if known is None or stored.log_offset > known.log_offset:
                 self._put(stored)
+
+    def sweep_begins(self, now_ms: int) -> None:
+        """Keep a wall clock that was set back since the last sweep from delaying the next examination of a group.
+
+        The last sweep has put off some groups until the millisecond after it: these are due now.
+        """
+        if now_ms < self._last_sweep_ms:
+            self.expiry.shift(now_ms - self._last_sweep_ms - 1)
+        self._last_sweep_ms = now_ms
 
     def _put(self, stored: StoredOffset) -> None:
         self.committed.put(stored)

@@ -253,6 +253,19 @@ class TestASweep:
         assert not log.shard.is_due(RETENTION_MS)
         assert log.shard.is_due(RETENTION_MS + 1)
 
+    def test_is_not_put_off_by_a_clock_that_is_set_back(self, log: OffsetLog) -> None:
+        """A group with an open transaction is to be examined again in the next sweep, whatever its time is."""
+        log.commit(5, now_ms=0)
+        log.commit_in(PRODUCER, 10)
+        for now_ms in (1000 * RETENTION_MS, RETENTION_MS, RETENTION_MS + 1):
+            log.shard.sweep_begins(now_ms)
+            assert log.shard.is_due(now_ms)
+            assert log.shard.expire(now_ms) == []
+        log.end(PRODUCER, committed=False)
+        log.shard.sweep_begins(RETENTION_MS)
+        assert log.shard.is_due(RETENTION_MS)
+        assert log.apply_all(log.shard.expire(RETENTION_MS)) == [Removed(1)]
+
     def test_of_many_groups_comes_in_batches_that_fit_into_the_log(self, log: OffsetLog) -> None:
         for number in range(RECORDS_PER_BATCH_MAX + 10):
             log.commit(5, group_id=f"group-{number}", now_ms=0)
