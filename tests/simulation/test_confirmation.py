@@ -9,6 +9,7 @@ import pytest
 from semel.errors import ErrorCode
 from semel.testing.simulation import Simulation, run
 from semel.testing.virtual.clock import START_MS
+from semel.types import CONSUMER_OFFSETS_TOPIC
 from semel.wire.apis import ApiKey
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.wire.records import Record, build_batch
@@ -126,3 +127,25 @@ async def a_replaced_leader_says_nothing_of_a_producer(simulation: Simulation) -
 def test_a_replaced_leader_says_nothing_of_a_producer(seed: int) -> None:
     """Scenario 36: never a stale answer."""
     run(a_replaced_leader_says_nothing_of_a_producer, seed=seed)
+
+
+async def a_coordinator_is_cut_off_from_one_follower(simulation: Simulation) -> None:
+    """Both are members, the follower has everything, and nothing is written that it could lack."""
+    cluster = await started(simulation)
+    coordinator = await coordinator_of(simulation, cluster)
+    await asyncio.sleep(5)
+    follower = next(node_id for node_id in cluster.brokers if node_id != coordinator)
+    simulation.network.partition(f"broker-{coordinator}", f"broker-{follower}")
+    async with asyncio.timeout(25):
+        assert await committed(patient(simulation, coordinator)) == 10
+    async with asyncio.timeout(1):
+        assert await committed(patient(simulation, coordinator)) == 10
+    simulation.network.heal()
+    await asyncio.sleep(60)
+    for partition in cluster.image.topics[CONSUMER_OFFSETS_TOPIC].partitions:
+        assert sorted(partition.isr) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_coordinator_that_is_cut_off_from_one_follower_tells_offsets(seed: int) -> None:
+    run(a_coordinator_is_cut_off_from_one_follower, seed=seed)

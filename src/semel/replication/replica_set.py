@@ -130,13 +130,17 @@ class ReplicaSet:
             follower.behind_since_ms = now_ms
         follower.offset = offset
         follower.broker_epoch = broker_epoch
+        follower.silent_since_ms = None
         follower.last_fetch_ms, follower.last_end = now_ms, self._log_end_offset
         return self._advance()
 
     # The in-sync set
 
     def proposal(self, now_ms: float, *, lag_max_ms: float, broker_epochs: Mapping[int, int]) -> frozenset[int] | None:
-        """Return the in-sync set to propose: with the followers that may join, without those that lag.
+        """Return the in-sync set to propose: with the followers that may join, without those that lag or are silent.
+
+        A silent follower has everything, but a confirmation waits for it: without records that it lacks, nothing else
+        would show that the leader cannot reach it.
 
         ``None``: there is no change, or one is in progress. ``broker_epochs`` are the registrations in the image. **The
         commit may succeed only if the registrations of those that join are still the same**: if a follower that was not
@@ -148,7 +152,12 @@ class ReplicaSet:
         for replica, follower in self._followers.items():
             if follower.behind_since_ms is None and follower.offset < self._log_end_offset:
                 follower.behind_since_ms = now_ms
-            if follower.behind_since_ms is not None and now_ms - follower.behind_since_ms > lag_max_ms:
+            if replica in self._maximal_isr:
+                follower.await_reply(self._tickets[0][0] if self._tickets else None, now_ms)
+            behind_since_ms, silent_since_ms = follower.behind_since_ms, follower.silent_since_ms
+            if (behind_since_ms is not None and now_ms - behind_since_ms > lag_max_ms) or (
+                silent_since_ms is not None and now_ms - silent_since_ms > lag_max_ms
+            ):
                 continue
             if replica in self._isr or (
                 follower.offset >= reach
@@ -217,6 +226,7 @@ class ReplicaSet:
         """
         follower = self._followers[replica]
         follower.confirmed_ticket = max(follower.confirmed_ticket, mark)
+        follower.silent_since_ms = None
         return self._confirm()
 
     # Consequences
@@ -249,7 +259,15 @@ class ReplicaSet:
 class _Follower:
     """What a leader knows of one follower in this term."""
 
-    __slots__ = ("behind_since_ms", "broker_epoch", "confirmed_ticket", "last_end", "last_fetch_ms", "offset")
+    __slots__ = (
+        "behind_since_ms",
+        "broker_epoch",
+        "confirmed_ticket",
+        "last_end",
+        "last_fetch_ms",
+        "offset",
+        "silent_since_ms",
+    )
 
     def __init__(self) -> None:
         self.offset = 0
@@ -262,3 +280,12 @@ class _Follower:
         self.last_end: int | None = None
         """The leader's log end offset at the follower's last Fetch."""
         self.confirmed_ticket = 0
+        self.silent_since_ms: float | None = None
+        """Since when a confirmation waits for this follower. If it was removed for that: until its next Fetch."""
+
+    def await_reply(self, ticket: int | None, now_ms: float) -> None:
+        """Note that this is the oldest ticket that is not confirmed. ``None``: there is none."""
+        if ticket is None or self.confirmed_ticket >= ticket:
+            self.silent_since_ms = None
+        elif self.silent_since_ms is None:
+            self.silent_since_ms = now_ms

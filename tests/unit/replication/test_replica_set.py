@@ -348,3 +348,34 @@ def test_a_ticket_is_confirmed_by_the_shrink_that_removes_the_last_one_that_did_
 def test_the_only_member_confirms_itself() -> None:
     replicas = led_by_one(1)
     assert replicas.ask_confirmation() == replicas.confirmed_ticket == 1
+
+
+def test_a_follower_leaves_when_a_confirmation_has_waited_for_it_for_the_longest_lag() -> None:
+    replicas = led_by_one(1, 2, 3, end=1)
+    for replica in (2, 3):
+        fetch(replicas, replica, 1)
+    ticket = replicas.ask_confirmation()
+    assert propose(replicas, now_ms=1_000) is None
+    replicas.replied(2, ticket)
+    assert propose(replicas, now_ms=1_000 + LAG_MAX_MS) is None
+    proposed = propose(replicas, now_ms=1_001 + LAG_MAX_MS)
+    assert proposed == {1, 2}
+    replicas.proposed(proposed)
+    replicas.isr_changed(proposed)
+    replicas.proposal_settled()
+    assert replicas.confirmed_ticket == ticket
+    assert propose(replicas, now_ms=2_000 + LAG_MAX_MS) is None, "it has everything, and is silent"
+    fetch(replicas, 3, 1, now_ms=3_000 + LAG_MAX_MS)
+    assert propose(replicas, now_ms=3_000 + LAG_MAX_MS) == {1, 2, 3}
+
+
+def test_a_follower_that_replies_again_and_again_stays() -> None:
+    """At each look there is a question that it has not replied to yet."""
+    replicas = led_by_one(1, 2, 3, end=1)
+    for replica in (2, 3):
+        fetch(replicas, replica, 1)
+    for now_ms in range(0, 5 * LAG_MAX_MS, LAG_MAX_MS // 2):
+        before, _ = replicas.last_ticket, replicas.ask_confirmation()
+        assert propose(replicas, now_ms=now_ms) is None
+        for replica in (2, 3):
+            replicas.replied(replica, before)
