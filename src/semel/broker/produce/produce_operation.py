@@ -15,7 +15,8 @@ While a request is checked or admitted, the client's next requests are not serve
 in order. The request's records are copied, because the buffer in which they arrived is needed for other requests. The
 check comes before the admission, because an admission may be cancelled by a marker at any time. While a request waits,
 the client's next ones are served, and share the next sync. A batch that is not committed at the deadline is answered
-with REQUEST_TIMED_OUT, which tells the client that the outcome is unknown.
+with REQUEST_TIMED_OUT, which tells the client that the outcome is unknown. In Kafka the timeout limits only the wait
+for other replicas. So as long as none is waited for, 0 means ``NO_TIMEOUT_MS``.
 
 ``docs/design/produce.md`` describes for each stage the effect of a client that leaves, of the deadline and of a failed
 disk.
@@ -45,6 +46,9 @@ from semel.log.outcomes import Appended
 from semel.log.producers.producer_state import REFUSALS
 from semel.types import ProducerIdentity, TopicPartition
 from semel.wire.records import CODEC_MASK, TRANSACTIONAL_BIT, Codec
+
+NO_TIMEOUT_MS: Final = 30_000
+"""How long a request without a timeout (0 or less) waits for this broker's disk: the usual timeout of clients."""
 
 _ACKS_ALL: Final = -1
 _NONE_REFUSED: Final[Refusals] = MappingProxyType({})
@@ -286,12 +290,20 @@ class ProduceOperation:
         """Wait for the batches in ``uncommitted``: its values are the appends, and None for a refusal that must be
         confirmed."""
         self._uncommitted = uncommitted
-        self._ticket = self._node.deadlines.add(self, self._timeout_ms)
+        timeout_ms = self._timeout_ms
+        if timeout_ms <= 0 and not any(map(self._awaits_replicas, uncommitted.items())):
+            timeout_ms = NO_TIMEOUT_MS
+        self._ticket = self._node.deadlines.add(self, timeout_ms)
         self._request.delay(self, hold=False)
         for batch, appended in uncommitted.items():
             if appended is not None:
                 assert batch.partition is not None
                 batch.partition.when_acknowledged(appended.last_offset, self, batch, by_all=self._acks == _ACKS_ALL)
+
+    def _awaits_replicas(self, waiting: tuple[ProduceBatch, Appended | None]) -> bool:
+        batch, appended = waiting
+        assert batch.partition is not None
+        return batch.partition.replicas is not None and (appended is None or self._acks == _ACKS_ALL)
 
     def committed(self, token: object) -> None:
         uncommitted = self._uncommitted

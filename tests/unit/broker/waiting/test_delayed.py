@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from semel.broker.fetch.delayed_fetch import DelayedFetch
 from semel.broker.fetch.reading import Reading
 from semel.broker.metrics.metrics import Metrics
 from semel.broker.partitions.partitions import LedPartitions, Partition
 from semel.broker.produce.produce_batch import ProduceBatch
-from semel.broker.produce.produce_operation import ProduceOperation
+from semel.broker.produce.produce_operation import NO_TIMEOUT_MS, ProduceOperation
 from semel.broker.produce.produce_response import partition_response
 from semel.broker.waiting.deadlines import Deadlines
 from semel.errors import ErrorCode
@@ -161,6 +163,19 @@ def test_a_produce_whose_disk_takes_too_long_is_answered_unknown_and_its_records
     bench.wait(1)
     assert bench.partition.log.high_watermark == 1
     assert len(bench.request.answers) == 1
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_produce_without_a_timeout_waits_for_the_disk_but_not_for_ever(timeout_ms: int) -> None:
+    bench = Bench(sync_ms=500)
+    bench.produce(timeout_ms=timeout_ms)
+    bench.wait(1)
+    assert bench.outcomes() == [(0, 0)]
+
+    bench = Bench(sync_ms=100_000)
+    bench.produce(timeout_ms=timeout_ms)
+    bench.wait(NO_TIMEOUT_MS / 1000 + 1)
+    assert bench.outcomes() == [(ErrorCode.REQUEST_TIMED_OUT, None)]
 
 
 def test_a_partition_that_goes_offline_fails_who_waits_for_it() -> None:
