@@ -144,11 +144,12 @@ def test_no_names_mean_all_topics(client: RawClient, topic: str) -> None:
 def test_a_cursor_of_a_topic_that_is_gone_goes_on_with_the_next(client: RawClient, name: str) -> None:
     client.create_topic(f"{name}-b", 2)
     request = DescribeTopicPartitionsRequest(
-        [PartitionsTopicRequest(f"{name}-b")], 2000, Cursor(f"{name}-a", partition_index=5)
+        [PartitionsTopicRequest(f"{name}-{suffix}") for suffix in "ab"], 2000, Cursor(f"{name}-a", partition_index=5)
     )
 
-    (topic,) = client.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request).topics
+    gone, topic = client.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request).topics
 
+    assert gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [partition.partition_index for partition in topic.partitions] == [0, 1]
 
 
@@ -164,12 +165,22 @@ def test_unknown_and_invalid_topics_are_errors_of_their_own(client: RawClient, t
     }
 
 
-def test_a_request_that_an_api_has_no_error_for_closes_the_connection(client: RawClient, topic: str) -> None:
-    client.send(
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest(cursor=Cursor(topic, partition_index=-1))
-    )
+@pytest.mark.parametrize(("after", "partition"), [("", -1), ("-other", 0)])
+def test_a_cursor_that_no_page_has_is_an_error_of_every_topic(
+    client: RawClient, topic: str, after: str, partition: int
+) -> None:
+    """As in Kafka: a response has no error code of its own."""
+    asked = [PartitionsTopicRequest(topic), PartitionsTopicRequest("absent")]
+    request = DescribeTopicPartitionsRequest(asked, cursor=Cursor(topic + after, partition))
 
-    assert client.is_closed_by_broker()
+    response = client.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+
+    assert [(found.name, found.error_code, found.partitions) for found in response.topics] == [
+        (topic, ErrorCode.INVALID_REQUEST, []),
+        ("absent", ErrorCode.INVALID_REQUEST, []),
+    ]
+    everything = DescribeTopicPartitionsRequest(cursor=Cursor(topic, partition_index=-1))
+    assert client.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, everything) == DescribeTopicPartitionsResponse()
 
 
 # DescribeLogDirs

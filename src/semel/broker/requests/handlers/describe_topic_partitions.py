@@ -1,7 +1,8 @@
 """DescribeTopicPartitions (version 0): the partitions of topics in the order of their names, page by page (KIP-966).
 
 A page has a limited number of partitions. Its cursor names the first partition that did not fit. A request with this
-cursor continues there, also if that topic has been deleted meanwhile. Topics that the client may not describe are left
+cursor continues there, also if that topic has been deleted meanwhile. A cursor that cannot come from the pages of this
+request is an error of every topic that the request names. Topics that the client may not describe are left
 out before they are counted, so that no cursor names one.
 """
 
@@ -13,7 +14,7 @@ from typing import Any, Final
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.requests.handlers.authorized_operations import topic_operations
-from semel.errors import ErrorCode, KafkaError
+from semel.errors import ErrorCode
 from semel.metadata.image import ClusterImage, Topic
 from semel.metadata.topic_names import why_illegal
 from semel.security.rights import DESCRIBE_TOPIC, Rights
@@ -23,6 +24,7 @@ from semel.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 
 PAGE_PARTITIONS_MAX: Final = 2000
@@ -33,14 +35,21 @@ SLICE_NAMES: Final = 500
 def describe_topic_partitions(
     node: Node, request: Request, message: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse | Coroutine[Any, Any, DescribeTopicPartitionsResponse]:
-    cursor = message.cursor
-    if cursor is not None and cursor.partition_index < 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor names partition {cursor.partition_index}")
+    if message.cursor is not None and not _is_possible(message.cursor, message.topics):
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name) for topic in message.topics
+            ]
+        )
     rights = node.rights(request)
     answer = _answer(node.image.seen_by(request.listener), message, rights)
     if rights is None or len(message.topics or node.image.topics) <= SLICE_NAMES:
         return node.turns.at_once(answer, elements=PAGE_PARTITIONS_MAX)
     return node.turns.run(answer, elements=PAGE_PARTITIONS_MAX)
+
+
+def _is_possible(cursor: Cursor, topics: list[TopicRequest]) -> bool:
+    return cursor.partition_index >= 0 and (not topics or any(topic.name == cursor.topic_name for topic in topics))
 
 
 def _answer(
