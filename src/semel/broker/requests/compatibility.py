@@ -185,7 +185,8 @@ far above what clients send:
 | rules in CreateAcls, filters in DeleteAcls, entries and quotas in AlterClientQuotas | 1,000 | the connection closes |
 | several filters in DeleteAcls that name no pattern, times all patterns | 100,000 | POLICY_VIOLATION |
 | protocols in JoinGroup | 1,000 | INVALID_REQUEST |
-| assignments in SyncGroup; names in ConsumerGroupHeartbeat or DescribeTopicPartitions | 10,000 | INVALID_REQUEST |
+| assignments in SyncGroup; names in ConsumerGroupHeartbeat | 10,000 | INVALID_REQUEST |
+| names in DescribeTopicPartitions | 10,000 | the connection closes |
 | metadata that a member offers, names that it subscribes to, an assignment | 1 MiB | INVALID_REQUEST |
 | metadata or names of all members of a group | 8 MiB | GROUP_MAX_SIZE_REACHED to the one that joins |
 | assignments of a group | 8 MiB | INVALID_REQUEST to its leader (Kafka: 1 MB, UNKNOWN_SERVER_ERROR) |
