@@ -103,7 +103,7 @@ class ConfigResult:
 
 
 def alter_configs(
-    image: ClusterImage, resources: Sequence[tuple[Resource, Mapping[str, str | None]]], *, policy: ConfigPolicy
+    image: ClusterImage, resources: Sequence[tuple[Resource, Sequence[tuple[str, str | None]]]], *, policy: ConfigPolicy
 ) -> MetadataDecision[ConfigResult]:
     """AlterConfigs: replace all configs of each resource."""
     return _decide(image, resources, _replaced, policy)
@@ -120,7 +120,7 @@ NAME_LENGTH_MAX: Final = 1024
 """The limit for the name of a group or a subscription with configs: it is part of a path in the metadata store."""
 
 Wanted = TypeVar("Wanted")
-Texts: TypeAlias = Mapping[str, str | None]
+Texts: TypeAlias = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +159,23 @@ def _decide(
     return MetadataDecision(tuple(changes), tuple(results))
 
 
-def _replaced(_target: _Target, configs: Texts) -> Texts:
-    return configs
+def _replaced(_target: _Target, configs: Sequence[tuple[str, str | None]]) -> Texts:
+    _check_names([name for name, _ in configs])
+    texts = {name: text for name, text in configs if text is not None}
+    absent = [name for name, _ in configs if name not in texts]
+    if absent:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for: {', '.join(absent)}")
+    return texts
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
 def _altered(target: _Target, alterations: Sequence[Alteration]) -> Texts:
-    if any(times > 1 for times in Counter(alteration.name for alteration in alterations).values()):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    texts: dict[str, str | None] = dict(target.before)
+    _check_names([alteration.name for alteration in alterations])
+    texts = dict(target.before)
     for alteration in alterations:
         name, kind, value = alteration.name, alteration.kind, alteration.value
         if kind == AlterKind.DELETE:
@@ -215,6 +224,8 @@ def _target(image: ClusterImage, resource: Resource, policy: ConfigPolicy) -> _T
 
 
 def _topic_target(image: ClusterImage, name: str, policy: TopicPolicy) -> _Target:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     check_topic_name(name)
     topic = image.topics.get(name)
     if topic is None:
@@ -269,16 +280,12 @@ def _named_target(
         return setting.text(setting.default or ())
 
     def change(texts: Texts) -> Change:
-        absent = [config for config, text in texts.items() if text is None]
-        if absent:
-            raise KafkaError(policy.refusal, f"Null value not supported for {kind} configs: {', '.join(absent)}")
-        checked = {config: text for config, text in texts.items() if text is not None}
         try:
-            policy.settings.parse(checked)
-            policy.check(checked)
+            policy.settings.parse(texts)
+            policy.check(texts)
         except SettingError as error:
             raise KafkaError(policy.refusal, str(error)) from None
-        return altered(name, checked)
+        return altered(name, texts)
 
     return _Target(policy.settings, known.get(name, {}), default_text, change)
 
@@ -293,20 +300,16 @@ def _node_id(image: ClusterImage, name: str) -> int | None:
     return int(name)
 
 
-def _checked_broker_configs(texts: Texts, policy: ConfigPolicy) -> dict[str, str]:
-    checked: dict[str, str] = {}
-    for name, text in texts.items():
+def _checked_broker_configs(texts: Texts, policy: ConfigPolicy) -> Texts:
+    for name in texts:
         try:
             setting = policy.broker_settings.lookup(name)
         except SettingError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
         if setting.update is Update.READ_ONLY:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
-        if text is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for broker configs: {name}")
-        checked[name] = text
     try:
-        policy.broker_settings.parse(checked)
+        policy.broker_settings.parse(texts)
     except SettingError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-    return checked
+    return texts

@@ -134,7 +134,7 @@ def test_appending_to_a_list_that_is_not_set_begins_with_the_brokers_default() -
 
 
 def test_a_full_alteration_forgets_what_it_does_not_name() -> None:
-    decision = alter_configs(IMAGE, [(TOPIC, {"segment.ms": "9"}), (ALL_BROKERS, {})], policy=POLICY)
+    decision = alter_configs(IMAGE, [(TOPIC, [("segment.ms", "9")]), (ALL_BROKERS, [])], policy=POLICY)
     assert decision.results == (ConfigResult(TOPIC), ConfigResult(ALL_BROKERS))
     topic_altered, broker_altered = decision.changes
     assert isinstance(topic_altered, TopicAltered)
@@ -171,6 +171,12 @@ def test_appending_to_a_brokers_list_begins_with_what_it_was_started_with() -> N
             Alteration("retention.ms", AlterKind.SET, "5"),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             "Topic name is invalid: '..' is not allowed",
+        ),
+        (
+            Resource(ResourceType.TOPIC, ""),
+            Alteration("retention.ms", AlterKind.SET, "5"),
+            ErrorCode.INVALID_REQUEST,
+            "Default topic resources are not allowed.",
         ),
         (
             TOPIC,
@@ -311,6 +317,18 @@ def test_a_resource_or_a_setting_that_stands_twice_is_refused() -> None:
     assert result.refusal == Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
+@pytest.mark.parametrize("resource", [TOPIC, BROKER])
+def test_a_full_alteration_refuses_a_setting_that_stands_twice_and_one_without_a_value(resource: Resource) -> None:
+    for configs, message in (
+        ([("flush.ms", "1"), ("flush.ms", "2")], "Error due to duplicate config keys"),
+        ([("flush.ms", "1"), ("flush.ms", None)], "Error due to duplicate config keys"),
+        ([("flush.ms", None), ("segment.ms", "1")], "Null value not supported for: flush.ms"),
+    ):
+        decision = alter_configs(IMAGE, [(resource, configs)], policy=POLICY)
+        refusal = Refusal(ErrorCode.INVALID_REQUEST, message)
+        assert decision == MetadataDecision((), (ConfigResult(resource, refusal),))
+
+
 texts: Any = st.dictionaries(
     st.sampled_from(["retention.ms", "segment.ms", "max.message.bytes", "flush.ms"]), st.integers(1, 99).map(str)
 )
@@ -323,8 +341,8 @@ def test_altering_setting_by_setting_reaches_what_a_full_alteration_sets(
     def applied(image: ClusterImage, decision: MetadataDecision[ConfigResult]) -> ClusterImage:
         return image.apply(decision.changes)
 
-    image = applied(IMAGE, alter_configs(IMAGE, [(TOPIC, first)], policy=POLICY))
-    full = applied(image, alter_configs(image, [(TOPIC, second)], policy=POLICY))
+    image = applied(IMAGE, alter_configs(IMAGE, [(TOPIC, list(first.items()))], policy=POLICY))
+    full = applied(image, alter_configs(image, [(TOPIC, list(second.items()))], policy=POLICY))
     steps = [Alteration(name, AlterKind.DELETE) for name in first if name not in second]
     steps += [Alteration(name, AlterKind.SET, text) for name, text in second.items()]
     stepwise = applied(image, incremental_alter_configs(image, [(TOPIC, steps)], policy=POLICY))

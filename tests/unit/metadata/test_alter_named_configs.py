@@ -69,7 +69,7 @@ def test_a_list_of_a_subscription_is_appended_to() -> None:
 
 
 def test_alter_configs_replaces_all_that_is_set() -> None:
-    decision = alter_configs(IMAGE, [(GROUP, {}), (SUBSCRIPTION, {"metrics": "c"})], policy=POLICY)
+    decision = alter_configs(IMAGE, [(GROUP, []), (SUBSCRIPTION, [("metrics", "c")])], policy=POLICY)
     assert decision.changes == (GroupConfigsAltered("g", {}), ClientMetricsAltered("m", {"metrics": "c"}))
 
 
@@ -111,6 +111,6 @@ def test_what_breaks_a_rule_is_refused(
 
 
 def test_a_null_value_is_refused() -> None:
-    decision = alter_configs(IMAGE, [(GROUP, {SESSION.name: None})], policy=POLICY)
-    message = "Null value not supported for group configs: consumer.session.timeout.ms"
-    assert decision.results == (ConfigResult(GROUP, Refusal(ErrorCode.INVALID_CONFIG, message)),)
+    decision = alter_configs(IMAGE, [(GROUP, [(SESSION.name, None)])], policy=POLICY)
+    message = "Null value not supported for: consumer.session.timeout.ms"
+    assert decision.results == (ConfigResult(GROUP, Refusal(ErrorCode.INVALID_REQUEST, message)),)

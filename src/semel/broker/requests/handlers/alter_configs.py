@@ -14,7 +14,7 @@ async def alter_configs(node: Node, request: Request, message: AlterConfigsReque
     wanted = [
         (
             Resource(resource.resource_type, resource.resource_name),
-            {config.name: config.value for config in resource.configs},
+            [(config.name, config.value) for config in resource.configs],
         )
         for resource in message.resources
     ]
