@@ -17,6 +17,8 @@ INT64_MAX: Final = 2**63 - 1
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 INTERNAL_TOPICS: Final = frozenset({TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC})
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+"""The log of Apache Kafka's controllers, which no client may create as a topic. Semel has none."""
 
 
 class TopicPartition(NamedTuple):

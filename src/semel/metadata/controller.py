@@ -19,6 +19,7 @@ from semel.metadata.image import Change, ClusterImage, PartitionState, Topic, To
 from semel.metadata.placement import assign, place
 from semel.metadata.topic_names import check_topic_name
 from semel.settings import SettingError
+from semel.types import CLUSTER_METADATA_TOPIC
 
 # Kafka's limit: one request is one atomic change, and a change has to stay small enough to be written at once.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -211,6 +212,8 @@ def _partitions_asked(wanted: NewTopic, policy: TopicPolicy) -> int:
 def _new_topic(decision: _Draft, wanted: NewTopic, policy: TopicPolicy, new_id: Callable[[], UUID]) -> Topic:
     image = decision.image
     check_topic_name(wanted.name)
+    if wanted.name == CLUSTER_METADATA_TOPIC:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {wanted.name} is prohibited.")
     if wanted.name in image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
     if (other := decision.colliding_topic(wanted.name)) is not None:

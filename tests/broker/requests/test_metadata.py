@@ -110,6 +110,12 @@ def test_internal_topics_are_not_created_by_asking(client: RawClient, internal: 
     assert (described.error_code, described.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
 
 
+def test_the_name_of_kafkas_controllers_log_is_not_created_by_asking(client: RawClient) -> None:
+    answer = ask(client, "__cluster_metadata", create=True)
+    (found,) = answer.topics
+    assert (found.error_code, found.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)
+
+
 @pytest.mark.parametrize("version", [12, 13])
 def test_a_topic_is_found_by_its_id(client: RawClient, topic: str, version: int) -> None:
     (by_name,) = ask(client, topic).topics

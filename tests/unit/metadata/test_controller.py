@@ -110,6 +110,11 @@ MANUAL = "A manual partition assignment was specified, but"
             "Replication factor must be larger than 0, or -1 to use the default value.",
         ),
         (
+            NewTopic("__cluster_metadata"),
+            ErrorCode.INVALID_REQUEST,
+            "Creation of internal topic __cluster_metadata is prohibited.",
+        ),
+        (
             NewTopic("n", configs={"foo": "1"}),
             ErrorCode.INVALID_CONFIG,
             "Unknown topic config name: foo",

@@ -19,7 +19,7 @@ from semel.metadata.controller import NewTopic, Refusal, TopicResult, create_top
 from semel.metadata.image import ClusterImage, PartitionState, Topic
 from semel.metadata.topic_names import why_illegal
 from semel.security.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, Rights
-from semel.types import INTERNAL_TOPICS, ZERO_UUID
+from semel.types import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, ZERO_UUID
 from semel.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -102,11 +102,10 @@ def _creatable(node: Node, message: MetadataRequest) -> list[str]:
     if not message.topics or not message.allow_auto_topic_creation or not node.config.auto_create_topics_enable:
         return []
     known = node.image.topics
+    never = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
     names = (topic.name for topic in message.topics if topic.name is not None and topic.topic_id == ZERO_UUID)
     return list(
-        dict.fromkeys(
-            name for name in names if name not in known and name not in INTERNAL_TOPICS and why_illegal(name) is None
-        )
+        dict.fromkeys(name for name in names if name not in known and name not in never and why_illegal(name) is None)
     )
 
 
