@@ -1,15 +1,23 @@
 """An event loop in a thread of its own, for the blocking classes.
 
 A forked process does not have this thread: using it there raises an error that says what to do.
+
+When the interpreter exits, the threads of clients that were not closed end first. A thread of uvloop that is woken
+after the interpreter was finalized crashes the process, whose exit code is then not the application's. Exit handlers
+that run later (those of ``logging``, for example) may still flush and close a client: its loop then runs in their
+thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from time import monotonic
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 from semel.client.drivers.process import Process
 from semel.errors import StateError
@@ -18,6 +26,8 @@ from semel.net.event_loop import new_event_loop
 T = TypeVar("T")
 
 _STOP_TIMEOUT_S: Final = 10.0
+# How long the exit of the interpreter waits for all threads. In one of them a callback of the application may hang.
+_EXIT_TIMEOUT_S: Final = 2.0
 
 
 class LoopThread:
@@ -27,10 +37,21 @@ class LoopThread:
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, name=f"semel-{name}", daemon=True)
         self._stopped = False
+        self._has_left = False
+        """Whether the thread has ended because the interpreter exits. The loop is still whole."""
         self._thread.start()
+        _threads.add(self)
 
     def check(self) -> None:
-        """Raise ``StateError`` if a coroutine would never run: after ``stop`` or after a fork."""
+        """Raise ``StateError`` if nothing that is begun now goes on by itself.
+
+        That is so after ``stop``, after a fork, and when the interpreter exits.
+        """
+        self._check()
+        if self._has_left:
+            raise StateError(f"the {self._name} sends nothing any more: the interpreter exits")
+
+    def _check(self) -> None:
         self._process.check(self._name)
         if self._stopped:
             raise StateError(f"the {self._name} is closed")
@@ -49,21 +70,38 @@ class LoopThread:
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine in the thread, and return a future of its result."""
         try:
-            self.check()
+            self._check()
         except StateError:
             work.close()
             raise
+        if self._has_left:
+            return self._run_here(work)
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self) -> None:
         if not self._stopped:
             self._stopped = True
+            if self._has_left:
+                self._end_loop()
+                return
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_STOP_TIMEOUT_S)
 
+    def begin_leaving(self) -> bool:
+        """End the thread, and leave its loop as it is. Returns whether there is a thread to end."""
+        if self._stopped or self._has_left or not self._process.is_current:
+            return False
+        self._has_left = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        return True
+
+    def end_leaving(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+        self._has_left = not self._thread.is_alive()
+
     def abandon(self, last: Coroutine[Any, Any, None]) -> None:
         """Stop the thread once the coroutine is done, without waiting for either."""
-        if self._stopped:
+        if self._stopped or self._has_left:
             last.close()
             return
         self._stopped = True
@@ -74,10 +112,41 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
-            # Tasks that still wait are cancelled; otherwise asyncio would complain about them at exit.
-            tasks = asyncio.all_tasks(self._loop)
-            for task in tasks:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        finally:
+            if not self._has_left:
+                self._end_loop()
+
+    def _run_here(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        done: Future[T] = Future()
+        try:
+            done.set_result(self._loop.run_until_complete(work))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def _end_loop(self) -> None:
+        try:
+            self._loop.run_until_complete(_cancel_tasks())
         finally:
             self._loop.close()
+
+
+async def _cancel_tasks() -> None:
+    """Cancel the tasks that still wait; otherwise asyncio would complain about them at exit."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_threads: WeakSet[LoopThread] = WeakSet()
+
+
+def _leave_all() -> None:
+    leaving = [thread for thread in tuple(_threads) if thread.begin_leaving()]
+    deadline = monotonic() + _EXIT_TIMEOUT_S
+    for thread in leaving:
+        thread.end_leaving(max(0.0, deadline - monotonic()))
+
+
+atexit.register(_leave_all)

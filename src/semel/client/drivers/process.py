@@ -15,8 +15,12 @@ class Process:
     def __init__(self) -> None:
         self._current = _current
 
+    @property
+    def is_current(self) -> bool:
+        return self._current is _current
+
     def check(self, title: str) -> None:
-        if self._current is not _current:
+        if not self.is_current:
             raise StateError(
                 f"this {title} was made before the process was forked, and its thread and connections stayed behind: "
                 "make one in every process that uses one"
