@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from semel.security.quota_entities import QuotaEntity, Quoted
+from semel.types import INT32_MAX
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -140,5 +141,5 @@ class TokenBucket:
 
 
 def _rounded(milliseconds: float) -> int:
-    """Round half up, as ``Math.round`` in Java does."""
-    return math.floor(milliseconds + 0.5)
+    """Round half up, as ``Math.round`` in Java does. No throttle time is longer than a response can tell: 24 days."""
+    return math.floor(min(milliseconds + 0.5, INT32_MAX))

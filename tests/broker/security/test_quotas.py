@@ -6,8 +6,11 @@ from semel.admin import QuotaEntity, Quoted
 from semel.blocking import Admin
 from semel.errors import ErrorCode
 from semel.testing import Broker
+from semel.types import INT32_MAX
 from semel.wire.apis import ApiKey
+from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.metadata import MetadataRequest
+from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.raw_client import RawClient, batch, produce_request
 
 ALICE = QuotaEntity(user="alice")
@@ -76,3 +79,38 @@ def test_a_producer_that_wants_no_answer_is_muted_too() -> None:
             client.send(ApiKey.PRODUCE, 9, produce_request(topic, batch(b"x" * 10_000), acks=0))
             client.send(ApiKey.METADATA, 12, MetadataRequest(topics=None))
             assert not client.has_answer(within_s=0.2)
+
+
+def test_a_throttle_time_that_no_response_can_tell_is_cut() -> None:
+    with Broker() as broker:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.quotas.alter(
+                {
+                    QuotaEntity(client_id="slow"): {"producer_byte_rate": 1.0},
+                    QuotaEntity(client_id="idle"): {"request_percentage": 1e-310},
+                    QuotaEntity(client_id="still"): {"controller_mutation_rate": 1e-310},
+                }
+            ).all()
+        with RawClient(broker.port) as client:
+            topic = client.create_topic("orders", partitions=3)
+            client.client_id = "slow"
+            three = [PartitionProduceData(partition, batch(b"x" * 900_000)) for partition in range(3)]
+            produced = [TopicProduceData(name=topic, partition_data=three)]
+            message = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=produced)
+            answer = client.call(ApiKey.PRODUCE, 9, message)
+            assert [data.error_code for data in answer.responses[0].partition_responses] == [0, 0, 0]
+            assert answer.throttle_time_ms == INT32_MAX
+        told = []
+        for _ in range(2):
+            with RawClient(broker.port) as client:
+                client.client_id = "idle"
+                told.append(client.call(ApiKey.METADATA, 12, MetadataRequest(topics=None)).throttle_time_ms)
+        assert told[-1] == 1000
+        told = []
+        for name in ("payments", "refunds"):
+            with RawClient(broker.port) as client:
+                client.client_id = "still"
+                topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1)]
+                created = CreateTopicsRequest(topics=topics)
+                told.append(client.call(ApiKey.CREATE_TOPICS, 7, created).throttle_time_ms)
+        assert told == [0, INT32_MAX]
