@@ -155,6 +155,8 @@ def _decide(
         else:
             if texts != target.before:
                 changes.append(change)
+                if isinstance(change, BrokerConfigsAltered):
+                    image = image.apply([change])  # Later ones are judged together with it.
         results.append(ConfigResult(resource, refusal))
     return MetadataDecision(tuple(changes), tuple(results))
 
@@ -293,7 +295,7 @@ def _named_target(
 def _node_id(image: ClusterImage, name: str) -> int | None:
     if not name:
         return None
-    if not re.fullmatch(r"[0-9]{1,10}", name):
+    if not re.fullmatch(r"0|[1-9][0-9]{0,9}", name):  # A name like 01 would be a second name of broker 1.
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) not in image.brokers:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")

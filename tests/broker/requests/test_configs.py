@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from semel.broker.requests.handlers import describe_configs
@@ -198,6 +200,36 @@ def test_a_broker_setting_altered_while_it_runs_takes_effect_and_survives_a_rest
         broker.restart(kill=True)
         with RawClient(broker.port) as client:
             assert client.produce(name, large).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_settings_for_one_broker_and_for_all_in_one_request_may_not_contradict_each_other() -> None:
+    least, most = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    wanted = [
+        incremental_alter_configs.AlterConfigsResource(
+            BROKER, name, [incremental_alter_configs.AlterableConfig(key, SET, value)]
+        )
+        for name, key, value in (("", least, "1000"), ("1", most, "10"))
+    ]
+    with Broker() as broker:
+        with RawClient(broker.port) as client:
+            request = incremental_alter_configs.IncrementalAlterConfigsRequest(wanted, False)
+            responses = client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+            assert [response.error_code for response in responses] == [0, ErrorCode.INVALID_REQUEST]
+        broker.restart()
+        with RawClient(broker.port) as client:
+            assert config(client, BROKER, "1", least).value == "1000"
+            assert config(client, BROKER, "1", most).value == str(2**63 - 1)
+
+
+def test_a_broker_starts_with_a_setting_that_contradicts_an_altered_one(tmp_path: Path) -> None:
+    least, most = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    with Broker(tmp_path) as broker, RawClient(broker.port) as client:
+        assert incremental(client, BROKER, "1", (least, SET, "1000"))[0] == 0
+    with Broker(tmp_path, **{most.replace(".", "_"): 10}) as broker, RawClient(broker.port) as client:
+        assert config(client, BROKER, "1", most).value == "10"
+        assert config(client, BROKER, "1", least).value == "0"
+        assert incremental(client, BROKER, "1", (least, SET, "5"))[0] == 0
+        assert config(client, BROKER, "1", least).value == "5"
 
 
 def test_a_read_only_broker_setting_cannot_be_altered(client: RawClient) -> None:

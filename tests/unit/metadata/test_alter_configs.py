@@ -245,6 +245,12 @@ def test_appending_to_a_brokers_list_begins_with_what_it_was_started_with() -> N
             "Broker id must be an integer, but it is: x",
         ),
         (
+            Resource(ResourceType.BROKER, "01"),
+            Alteration("max.connections", AlterKind.SET, "1"),
+            ErrorCode.INVALID_REQUEST,
+            "Broker id must be an integer, but it is: 01",
+        ),
+        (
             Resource(64, "g"),
             Alteration("x", AlterKind.SET, "1"),
             ErrorCode.INVALID_REQUEST,
@@ -301,6 +307,22 @@ def test_a_brokers_settings_are_judged_together_with_what_holds_for_all(resource
     assert decision == MetadataDecision((), (ConfigResult(resource, refusal),))
     image = image.apply([BrokerConfigsAltered(None, {})])
     assert incremental_alter_configs(image, [(resource, wanted)], policy=policy).results == (ConfigResult(resource),)
+
+
+def test_a_brokers_settings_are_judged_together_with_what_the_same_request_sets_for_all() -> None:
+    def check(texts: Mapping[str, str]) -> None:
+        if texts.get("max.connections") == "9" and texts.get("log.cleanup.policy") == "compact":
+            raise SettingError("max.connections", "that cannot be meant")
+
+    policy = ConfigPolicy(TopicPolicy(), BROKER_SETTINGS, check_broker=check)
+    wanted = [
+        (ALL_BROKERS, [Alteration("max.connections", AlterKind.SET, "9")]),
+        (BROKER, [Alteration("log.cleanup.policy", AlterKind.SET, "compact")]),
+    ]
+    decision = incremental_alter_configs(IMAGE, wanted, policy=policy)
+    assert decision.changes == (BrokerConfigsAltered(None, {"max.connections": "9"}),)
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, "that cannot be meant")
+    assert decision.results == (ConfigResult(ALL_BROKERS), ConfigResult(BROKER, refusal))
 
 
 def test_a_resource_or_a_setting_that_stands_twice_is_refused() -> None:

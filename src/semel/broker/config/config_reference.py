@@ -28,8 +28,10 @@ A broker takes its settings from a file in Java's `.properties` syntax and from 
     semel serve --config server.properties --set num.partitions=4 --set flush=os
 
 What is marked *running* below can also be altered while the broker runs, for one broker or for all, with
-IncrementalAlterConfigs; such a value wins over both and survives a restart. A topic's settings are given when it is
-created and can be altered at any time; what is not set on a topic comes from the broker's setting named beside it.
+IncrementalAlterConfigs; such a value wins over both and survives a restart. If such values contradict the settings that
+a broker is started with, it logs an error and starts without them, as Apache Kafka does. A topic's settings are given
+when it is created and can be altered at any time; what is not set on a topic comes from the broker's setting named
+beside it.
 """
 
 _TOPICS = """
