@@ -19,7 +19,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.config.dynamic_config import with_dynamic_configs
 from semel.broker.config.features import BrokerFeatures
 from semel.broker.config.ignored_settings import note_ignored
 from semel.broker.config.logger_levels import restore
@@ -245,7 +244,7 @@ class Broker:
         metadata = await self._open_metadata(logs)
         cluster = metadata.cluster
         self.cluster_id = cluster.image.cluster_id
-        config = with_dynamic_configs(config, cluster.image.broker_configs)
+        config = config.with_dynamic_configs(cluster.image.broker_configs)
         note_ignored(config.sources.effective())
         self._descriptors.check(cluster.image.partition_count)
         logs.load({topic.name: topic_logs(topic, config) for topic in cluster.image.topics.values()})

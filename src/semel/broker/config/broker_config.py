@@ -6,11 +6,15 @@ Semel's own. The settings that are defaults of topics (such as ``log.retention.h
 ``config.log`` holds the values of all of them.
 
 A value comes from one of four places, of which the later one wins: the default; the file and the command line (static);
-the dynamic value for all brokers; the dynamic value for this broker.
+the dynamic value for all brokers; the dynamic value for this broker. A request for dynamic values that contradict other
+settings is refused (``metadata.alter_configs``). But after a restart with another file, or on a broker with other
+settings than the one that was asked, they may still contradict its own. As in Apache Kafka, that stops no broker: the
+dynamic values that cannot be applied are ignored, and this is logged.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -44,6 +48,8 @@ from semel.settings import (
 )
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+logger = logging.getLogger("semel.broker")
 
 BOOLEAN, INT, SHORT, LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.SHORT, SettingType.LONG
 STRING, LIST = SettingType.STRING, SettingType.LIST
@@ -203,6 +209,19 @@ class BrokerConfig(
     def altered(self, *, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> BrokerConfig:
         """Return this config with the dynamic settings: those for all brokers, overridden by those for this broker."""
         return _build(replace(self.sources, dynamic_default=dict(dynamic_default), dynamic=dict(dynamic)))
+
+    def with_dynamic_configs(self, configs: Mapping[int | None, Mapping[str, str]]) -> BrokerConfig:
+        """Return these settings with the dynamic ones: those for all brokers (``None``), and those of this broker."""
+        of_all, own = configs.get(None, {}), configs.get(self.node_id, {})
+        try:
+            return self.altered(dynamic_default=of_all, dynamic=own)
+        except SettingError as error:
+            logger.error("the settings altered for this broker cannot be applied, and are ignored: %s", error)
+        try:
+            return self.altered(dynamic_default=of_all, dynamic={})
+        except SettingError as error:
+            logger.error("the settings altered for all brokers cannot be applied, and are ignored: %s", error)
+        return self.altered(dynamic_default={}, dynamic={})
 
     def for_listener(self, listener: str) -> BrokerConfig:
         """Return the settings for one listener: those with its prefix override those without."""

@@ -20,7 +20,6 @@ from typing import Final
 from uuid import UUID
 
 from semel.broker.config.broker_config import BrokerConfig, FlushPolicy
-from semel.broker.config.dynamic_config import with_dynamic_configs
 from semel.broker.config.ignored_settings import note_ignored
 from semel.broker.node import Node
 from semel.errors import StorageError
@@ -387,7 +386,7 @@ class PartitionLifecycle:
     def _reconfigure_broker(self, image: ClusterImage) -> None:
         node = self._node
         before = node.config.sources.effective()
-        node.config = with_dynamic_configs(node.config, image.broker_configs)
+        node.config = node.config.with_dynamic_configs(image.broker_configs)
         note_ignored(node.config.sources.effective(), before)
         for topic in image.topics.values():
             self._reconfigure(topic)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.config.dynamic_config import with_dynamic_configs
 
 LEAST, MOST = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
 
 
 def test_the_settings_for_all_brokers_and_for_this_one_are_applied() -> None:
     config = BrokerConfig.load(overrides={"node.id": "7", "max.connections": "3"})
-    config = with_dynamic_configs(config, {None: {LEAST: "5", MOST: "6"}, 7: {LEAST: "4"}, 8: {LEAST: "3"}})
+    config = config.with_dynamic_configs({None: {LEAST: "5", MOST: "6"}, 7: {LEAST: "4"}, 8: {LEAST: "3"}})
     assert (config.log.min_compaction_lag_ms, config.log.max_compaction_lag_ms, config.max_connections) == (4, 6, 3)
 
 
@@ -33,6 +32,6 @@ def test_settings_that_contradict_others_are_ignored_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     config = BrokerConfig.load(overrides={"node.id": "7", **at_start})
-    config = with_dynamic_configs(config, {None: of_all, 7: own})
+    config = config.with_dynamic_configs({None: of_all, 7: own})
     assert config.log.min_compaction_lag_ms == left
     assert "the settings altered for this broker cannot be applied" in caplog.text
