@@ -117,6 +117,7 @@ def lets_a_follower_join_before_the_beginning_of_the_term(patch: pytest.MonkeyPa
 
 def lets_a_broker_join_by_a_fetch_of_its_predecessor(patch: pytest.MonkeyPatch) -> None:
     """Scenario 66: it is registered, and what was fetched was fetched to another disk."""
+    _lets_a_follower_join_with_what_it_had_when_it_left(patch)
     sound = ReplicaSet.proposal
 
     def proposal(self: Any, now_ms: float, *, lag_max_ms: float, broker_epochs: Any) -> Any:
@@ -128,8 +129,23 @@ def lets_a_broker_join_by_a_fetch_of_its_predecessor(patch: pytest.MonkeyPatch) 
     patch.setattr(ReplicaSet, "proposal", proposal)
 
 
+def _lets_a_follower_join_with_what_it_had_when_it_left(patch: pytest.MonkeyPatch) -> None:
+    """Takes away a second guard, which alone prevents the two bugs beside this one."""
+    sound = ReplicaSet.isr_changed
+
+    def isr_changed(self: Any, isr: Any) -> bool:
+        fetched = {follower: follower.broker_epoch for follower in self._followers.values()}
+        moved = sound(self, isr)
+        for follower, broker_epoch in fetched.items():
+            follower.broker_epoch = broker_epoch
+        return moved
+
+    patch.setattr(ReplicaSet, "isr_changed", isr_changed)
+
+
 def lets_a_broker_join_that_is_gone(patch: pytest.MonkeyPatch) -> None:
     """Its registration is not looked at, neither by the proposal nor by the commit."""
+    _lets_a_follower_join_with_what_it_had_when_it_left(patch)
     sound, sound_decide = ReplicaSet.proposal, in_sync_changes._decide
 
     def proposal(self: Any, now_ms: float, *, lag_max_ms: float, broker_epochs: Any) -> Any:

@@ -12,6 +12,8 @@ from semel.client.producer import Producer
 from semel.errors import ErrorCode, KafkaError
 from semel.log.partition_log import PartitionLog
 from semel.metadata import paths
+from semel.metadata.controller import MetadataDecision
+from semel.metadata.election import leave_isr
 from semel.metadata.image import PartitionState
 from semel.testing.simulation import Simulation, run, simulate
 from semel.testing.virtual.disk_faults import DiskFault, Operation
@@ -344,6 +346,26 @@ def test_a_follower_whose_log_is_offline_does_not_join_the_in_sync_set_again_wit
         assert failing.node_id not in state(cluster, 0).isr
         await asyncio.sleep(30)
         assert failing.node_id not in state(cluster, 0).isr
+
+    run(scenario)
+
+
+def test_a_follower_that_was_wrongly_thought_dead_joins_the_in_sync_set_again_although_nothing_is_written() -> None:
+    """It fetches on in its session. Its Fetches do not name the partition, because its position does not change."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation) as sending:
+            await sending.send(TOPIC, b"1", partition=0)
+        await asyncio.sleep(1)
+        leading = leader(cluster, 0)
+        follower = next(member.node_id for member in cluster.brokers.values() if member is not leading)
+        await leading.broker.node.cluster.change(
+            lambda image: MetadataDecision(tuple(leave_isr(image, follower, lambda topic, _: topic != TOPIC)), ())
+        )
+        assert follower not in state(cluster, 0).isr
+        await asyncio.sleep(2)
+        assert follower in state(cluster, 0).isr
 
     run(scenario)
 

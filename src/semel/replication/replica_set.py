@@ -98,6 +98,10 @@ class ReplicaSet:
         """
         return self.high_watermark >= self._epoch_start_offset
 
+    def has_fetched(self, replica: int) -> bool:
+        """Whether this follower has fetched in this term, and after it has left the in-sync set by itself."""
+        return self._followers[replica].broker_epoch is not None
+
     def offset_of(self, replica: int) -> int:
         """The offset below which a follower is known to have synced in this term; 0 before its first Fetch."""
         return self._followers[replica].offset

@@ -47,6 +47,9 @@ class Follower(Protocol):
     def high_watermark_moved(self) -> None:
         """Send the new high watermark with the next response to the follower."""
 
+    def record_next_fetch(self) -> None:
+        """Record the follower's position again with its next Fetch, also if that does not name the partition."""
+
     def confirm(self) -> None:
         """Answer the follower's Fetch now, so that its next Fetch confirms that it still follows this term."""
 
@@ -277,6 +280,9 @@ class Partition:
         """Set the in-sync set: the image has a new one for this term."""
         assert self.replicas is not None
         moved = self.replicas.isr_changed(isr)
+        for replica, follower in self.followers.items():
+            if not self.replicas.has_fetched(replica):
+                follower.record_next_fetch()
         if not self.replicas.has_enough:
             _fail(self._produced, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self._replicated(moved)
