@@ -4,7 +4,7 @@ A batch header has the largest timestamp of its batch, a time index entry the la
 goes from segment to index entry to batch by comparing numbers, and usually decodes one batch only.
 
 It may have to look at many more: the record that has the largest timestamp of a segment may be deleted, or may not
-exist, since a producer writes the largest timestamp into the header. So the search is done in steps.
+exist, in a log of an earlier version, which believed the headers of producers. So the search is done in steps.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from semel.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from semel.wire.records import Record, build_batch
 from tests.broker.raw_client import RawClient, batch
 from tools.patience import wait_until
 
@@ -46,6 +47,11 @@ def ask(
 
 def summary(answer: ListOffsetsPartitionResponse) -> tuple[int, int, int, int]:
     return answer.error_code, answer.offset, answer.timestamp, answer.leader_epoch
+
+
+def delete_before(client: RawClient, topic: str, offset: int) -> None:
+    doomed = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
+    client.call(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=[doomed], timeout_ms=1000))
 
 
 @pytest.fixture
@@ -91,12 +97,13 @@ def test_the_first_record_at_or_after_a_time_is_found(
     assert summary(ask(client, timed, timestamp)) == (0, offset, found, None if offset is None else 0)
 
 
-def test_a_search_that_has_to_look_at_very_many_batches_is_served_in_slices(broker: Broker, topic: str) -> None:
-    """The header of the first batch says a time that none of its records has."""
+def test_a_search_that_has_to_look_at_very_many_records_is_served_in_slices(broker: Broker, topic: str) -> None:
+    """The only record with the time in the header of the first batch was deleted."""
+    latest = Record(0, TIME + 1000, b"key", b"a")
+    earlier = [Record(number, TIME, b"key", b"b") for number in range(1, 3 * STEP_EFFORT + 1)]
     with RawClient(broker.port) as client:
-        client.produce(topic, batch(b"a", timestamp=TIME, max_timestamp=TIME + 1000))
-        for _ in range(3):
-            client.produce(topic, batch(*(b"b" for _ in range(STEP_EFFORT)), timestamp=TIME, max_timestamp=TIME + 1000))
+        client.produce(topic, bytes(build_batch([latest, *earlier])))
+        delete_before(client, topic, 1)
         for special in (TIME + 1000, MAX_TIMESTAMP):
             assert summary(ask(client, topic, special)) == (0, None, None, None)
         client.produce(topic, batch(b"c", timestamp=TIME + 1000))
@@ -118,8 +125,7 @@ def test_an_empty_log_begins_and_ends_at_0_and_has_no_largest_timestamp(client: 
 
 
 def test_earliest_follows_deleted_records(client: RawClient, timed: str) -> None:
-    doomed = DeleteRecordsTopic(timed, [DeleteRecordsPartition(0, 4)])
-    client.call(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=[doomed], timeout_ms=1000))
+    delete_before(client, timed, 4)
 
     assert ask(client, timed, EARLIEST).offset == 4
     assert summary(ask(client, timed, 0)) == (0, 4, TIME + 50, 0)

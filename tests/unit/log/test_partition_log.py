@@ -10,7 +10,7 @@ import pytest
 
 from semel.errors import ErrorCode, KafkaError
 from semel.log.config import CleanupPolicy, LogConfig
-from semel.log.outcomes import Appended, Isolation
+from semel.log.outcomes import Appended, Isolation, Origin
 from semel.log.partition_log import PartitionLog
 from semel.log.retention import apply_retention, below_start_steps
 from semel.log.segments.transaction_index import AbortedTransaction
@@ -352,10 +352,15 @@ def test_a_marker_is_found_by_its_timestamp_as_in_kafka(log: PartitionLog) -> No
     assert log.largest_timestamp() == (NOW_MS + 1, 3, 0)
 
 
+def append_with_header_as_it_is(log: PartitionLog, records: memoryview) -> None:
+    """An older version wrote a client's batch without correcting its largest timestamp."""
+    log.append(records, NOW_MS, origin=Origin.COORDINATOR)
+
+
 def with_false_largest_timestamp(batches: int) -> PartitionLog:
     """The header of the first batch says a time that none of its records has; other batches follow."""
     log = open_log(VirtualDisk(), config=replace(SMALL_SEGMENTS, segment_bytes=2**20, index_interval_bytes=2**20))
-    append(log, batch("a", max_timestamp=NOW_MS + 1000))
+    append_with_header_as_it_is(log, batch("a", max_timestamp=NOW_MS + 1000))
     for _ in range(batches):
         append(log, batch("b"))
     return log
@@ -372,7 +377,7 @@ def test_a_long_search_for_a_timestamp_is_done_in_steps(number: int) -> None:
 
 
 def test_a_search_in_a_large_batch_is_done_in_steps(log: PartitionLog) -> None:
-    append(log, batch(*["a"] * 3 * STEP_EFFORT, max_timestamp=NOW_MS + 1))
+    append_with_header_as_it_is(log, batch(*["a"] * 3 * STEP_EFFORT, max_timestamp=NOW_MS + 1))
     append(log, batch("b", timestamp=NOW_MS + 1))
     assert len(list(first_at_or_after(log, NOW_MS + 1))) == 4
     assert log.offset_for_timestamp(NOW_MS + 1) == (NOW_MS + 1, 3 * STEP_EFFORT, 0)
