@@ -98,9 +98,10 @@ class Maintenance:
                     except StopIteration as end:
                         ended.append(end.value)
 
-                while not ended:  # After an exception the generator has ended as well.
+                # After an exception the generator has ended as well; the slices of an offline log are not done.
+                while not ended and log.offline is None:
                     yield log, step
-                if ended[0]:
+                if ended and ended[0]:
                     logger.info("%s: %d segments are past their retention and gone", log.topic_partition, ended[0])
 
         def again() -> None:

@@ -235,6 +235,19 @@ def test_a_partition_that_fails_does_not_keep_the_others_from_their_turn(caplog:
     assert "retention of a-0 failed" in caplog.text
 
 
+def test_an_offline_partition_does_not_keep_the_others_from_their_turn() -> None:
+    bench = Bench()
+    first = bench.partition("a", retention_ms="1000")
+    second = bench.partition("b", retention_ms="1000")
+    for partition in (first, second):
+        bench.append(partition)
+    first.log.go_offline("planted")
+
+    bench.wait(HOUR_S)  # The virtual loop raises an error if it never rests.
+
+    assert (first.log.log_start_offset, second.log.log_start_offset) == (0, 1)
+
+
 def test_a_stopped_broker_does_nothing_more_and_the_next_one_finds_everything() -> None:
     bench = Bench()
     partition = bench.partition("t")
