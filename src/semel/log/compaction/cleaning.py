@@ -65,6 +65,8 @@ class CleaningPass:
         remove_unfinished(self._disk, self.log.folder)
         aborted = self.aborted_transactions()
         live = self.live_producers()
+        yield from aborted.collect(self._pace)
+        yield from live.collect(self._pace)
         yield
         offset_map, covered_to = yield from self._map(aborted)
         yield
@@ -88,7 +90,7 @@ class CleaningPass:
         return AbortedTransactions(entry for segment in self.log.segments for entry in segment.transaction_index)
 
     def live_producers(self) -> LiveProducers:
-        return LiveProducers(self.log.producers.snapshot_entries())
+        return LiveProducers(self.log.producers.freeze().entries())
 
     def rewriting(self, group: list[Segment]) -> Rewriting:
         return Rewriting(

@@ -1,17 +1,22 @@
 """The transactions and producers that a compaction pass must know before it drops a batch.
 
 Both are collected once, when the pass begins. That is enough: all transactions in its range are complete by then. If a
-producer writes more afterwards, the pass has only kept one batch more than needed.
+producer writes more afterwards, the pass has only kept one batch more than needed. There may be very many of both, so
+they are collected in slices.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from typing import Final
 
+from semel.log.compaction.pace import Pace
 from semel.log.producers.producer_snapshot import ProducerEntry
 from semel.log.segments.transaction_index import AbortedTransaction
 from semel.wire.records import BatchHeader
+
+_PRODUCER_COST: Final = 4
 
 
 class AbortedTransactions:
@@ -22,11 +27,17 @@ class AbortedTransactions:
     """
 
     def __init__(self, entries: Iterable[AbortedTransaction]) -> None:
+        """``entries`` are read by ``collect``, not before."""
+        self._entries = entries
         self._by_producer: dict[int, tuple[list[int], list[int]]] = {}
-        for entry in entries:
+
+    def collect(self, pace: Pace) -> Generator[None, None, None]:
+        for entry in self._entries:
             first_offsets, last_offsets = self._by_producer.setdefault(entry.producer_id, ([], []))
             first_offsets.append(entry.first_offset)
             last_offsets.append(entry.last_offset)
+            if pace.spend(1):
+                yield
 
     def contains(self, header: BatchHeader) -> bool:
         if not header.is_transactional or header.is_control:
@@ -45,10 +56,18 @@ class LiveProducers:
     producer's next sequence or its epoch."""
 
     def __init__(self, entries: Iterable[ProducerEntry]) -> None:
-        self._entries = {entry.producer_id: entry for entry in entries}
+        """``entries`` are read by ``collect``, not before."""
+        self._entries = entries
+        self._by_producer: dict[int, ProducerEntry] = {}
+
+    def collect(self, pace: Pace) -> Generator[None, None, None]:
+        for entry in self._entries:
+            self._by_producer[entry.producer_id] = entry
+            if pace.spend(_PRODUCER_COST):
+                yield
 
     def must_keep(self, header: BatchHeader) -> bool:
-        entry = self._entries.get(header.producer_id)
+        entry = self._by_producer.get(header.producer_id)
         if entry is None:
             return False
         if entry.last_offset is None:

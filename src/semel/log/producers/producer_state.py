@@ -110,6 +110,10 @@ class FrozenProducers:
         """The content of a ``.snapshot`` file."""
         return producer_snapshot.encode_fields(producer.to_fields() for producer in self._producers)
 
+    def entries(self) -> Iterator[ProducerEntry]:
+        """The producers, one by one."""
+        return (producer.to_entry() for producer in self._producers)
+
 
 class ProducerStates:
     """The state of all producers of one partition."""

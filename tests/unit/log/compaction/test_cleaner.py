@@ -20,6 +20,7 @@ from semel.log.retention import apply_retention, below_start_steps
 from semel.log.segments.segment import Segment
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk_faults import DiskFault, Operation
+from tests.executed_lines import lines_executed
 from tests.logs import FOLDER, ORDERS, ORDERS_ID, StepWorker
 from tests.unit.log.compaction.bench import COMPACT_DELETE, DATA, Bench, OneLog, latest
 
@@ -116,6 +117,21 @@ def test_a_pass_takes_many_small_slices_and_readers_and_writers_get_their_turn_a
         assert latest(bench.records()) == expected
     assert slices >= 2 * 6000 // SLICE_COST
     assert cleaner.statistics.records_dropped == 59 * 100
+
+
+def test_no_slice_of_a_pass_takes_longer_because_there_are_very_many_producers_and_aborted_transactions() -> None:
+    bench = Bench()
+    for producer in range(2000):
+        bench.put(("a", str(producer)), producer=producer, transactional=True)
+        bench.end(producer, committed=False)
+    bench.roll()
+    bench.checkpoint()
+    slices = bench.cleaner().clean(bench.log, bench.now_ms)
+    costs: list[int] = []
+    while len(costs) < 8:  # The producers and the transactions are collected first.
+        costs.append(lines_executed(lambda: next(slices), within="semel/log"))
+
+    assert max(costs) < 20_000
 
 
 def test_syncs_go_to_a_worker_and_the_pass_waits_for_them() -> None:
