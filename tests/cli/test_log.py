@@ -14,7 +14,8 @@ import pytest
 from semel.cli.exits import Exit
 from semel.cli.main import main
 from semel.log.disk import SystemDisk
-from semel.log.durability.checkpoints import MetaProperties, write_meta_properties
+from semel.log.durability.checkpoints import MetaProperties, read_topic_id, write_meta_properties
+from semel.log.recovery.last_run import LastRun
 from semel.testing import Broker
 from semel.wire.records import iterate_headers
 from tests.broker.raw_client import RawClient, batch
@@ -98,6 +99,14 @@ def of_another_topic(path: Path) -> None:
 delete = Path.unlink
 
 
+def join_cluster(folder: Path) -> None:
+    """Make the directory that of a broker whose metadata is in ZooKeeper."""
+    for name in ("metadata", "metadata.copy"):
+        (folder / name).unlink(missing_ok=True)
+    identity = MetaProperties("cluster", 1, directory_id="AAAAAAAAAAAAAAAAAAAAAA")
+    write_meta_properties(SystemDisk(), str(folder / "meta.properties"), identity)
+
+
 # -- verify -----------------------------------------------------------------------------------------------------------
 
 
@@ -173,8 +182,7 @@ def test_the_directory_of_a_broker_whose_metadata_is_in_zookeeper_is_sound(run: 
     for name in ("metadata", "metadata.copy"):
         (directory / name).unlink()
     assert findings(run, directory)["metadata"]["severity"] == "loss"
-    identity = MetaProperties("cluster", 1, directory_id="AAAAAAAAAAAAAAAAAAAAAA")
-    write_meta_properties(SystemDisk(), str(directory / "meta.properties"), identity)
+    join_cluster(directory)
     assert findings(run, directory, exit_code=Exit.OK) == {}
 
 
@@ -310,6 +318,19 @@ def test_what_the_journal_holds_is_not_lost(run: Run, killed: Path, tmp_path: Pa
     found = findings(run, directory, "--deep")
     assert "sound ones of the same generation follow" in found[journal.name]["problem"]
     assert found[journal.name]["severity"] == "loss"
+
+
+@pytest.mark.parametrize("in_cluster", [False, True])
+def test_what_the_journal_holds_is_not_lost_in_a_cluster_either(
+    run: Run, killed: Path, tmp_path: Path, in_cluster: bool
+) -> None:
+    directory = Path(shutil.copytree(killed, tmp_path / "data"))
+    if in_cluster:
+        join_cluster(directory)
+    (log,) = segments(directory)
+    flip(16)(log)  # Sound batches follow, and the journal has all of them.
+    found = findings(run, directory, "--deep", exit_code=Exit.OK)
+    assert found[str(log.relative_to(directory))]["severity"] == "note"
 
 
 def test_both_metadata_files_damaged_is_a_loss(run: Run, directory: Path) -> None:
@@ -502,6 +523,14 @@ def test_a_partition_whose_loss_is_accepted_serves_what_is_before_the_damage(
     with Broker(directory) as broker, RawClient(broker.port) as client:
         # In between are at most the markers of transactions that the cut has opened again.
         assert end <= client.produce(TOPIC, batch(b"goes on")).base_offset <= end + 2
+
+
+def test_a_broker_of_a_cluster_whose_loss_is_accepted_leaves_the_in_sync_set(run: Run, directory: Path) -> None:
+    join_cluster(directory)
+    topic_id = read_topic_id(SystemDisk(), f"{directory}/{TOPIC}-0/partition.metadata")
+    cut(10)(segments(directory)[-1])
+    run("repair", directory, "--yes", "--accept-loss", f"{TOPIC}-0")
+    assert LastRun.read(SystemDisk(), str(directory), has_logs=True).lost == {(topic_id, 0)}
 
 
 def test_metadata_whose_loss_is_accepted_is_what_is_sound(run: Run, directory: Path) -> None:

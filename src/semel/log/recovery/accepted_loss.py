@@ -2,7 +2,9 @@
 
 The law: everything before the first unsound batch stays, byte for byte, and no other file refers to more than that. The
 log is truncated and synced before the recovery point is lowered, so a repair that was interrupted can be repeated and
-keeps as much. It is only for a directory whose broker is stopped and whose lock is held.
+keeps as much. In a cluster, ``last-run`` names the partition before that: the broker must leave its in-sync set, or the
+other replicas would be truncated to this one. It is only for a directory whose broker is stopped and whose lock is
+held.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from semel.errors import DecodeError
 from semel.log.disk import Disk, read_file, replace_file
-from semel.log.durability import checkpoints
-from semel.log.durability.checkpoints import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE
+from semel.log.durability import checkpoints, partition_checkpoint
+from semel.log.durability.checkpoints import HIGH_WATERMARK_FILE, PARTITION_METADATA_FILE, RECOVERY_POINT_FILE
 from semel.log.durability.journal import Kind
+from semel.log.recovery.identity import METADATA_FILES
+from semel.log.recovery.last_run import LastRun
 from semel.log.verification.journal import entry_at
 from semel.log.verification.walk import Walk, walk
 from semel.types import TopicPartition
@@ -64,15 +69,34 @@ def sound_part(disk: Disk, folder: str, *, is_compacted: bool) -> SoundPart:
 def accept_loss(
     disk: Disk, data_folder: str, partition: TopicPartition, topic_id: UUID | None, *, is_compacted: bool
 ) -> SoundPart:
-    """Truncate a partition to its sound part, and lower every checkpoint that refers to more. Raises ``OSError``."""
+    """Truncate a partition to its sound part, and lower every checkpoint that refers to more. Raises ``OSError``.
+
+    ``topic_id``: ``None`` if the metadata is not in the directory.
+    """
     folder = f"{data_folder}/{partition}"
     part = sound_part(disk, folder, is_compacted=is_compacted)
+    if topic_id is None:
+        topic_id = _topic_id_in(disk, folder)
+    if topic_id is not None and not any(disk.exists(f"{data_folder}/{name}") for name in METADATA_FILES):
+        LastRun.read(disk, data_folder, has_logs=True).found_lost([(topic_id, partition.partition)])
     if disk.exists(folder):
         _cut(disk, folder, part)
     lower_recovery_point(disk, data_folder, partition, part.segment or 0)
     if topic_id is not None:
         _forget_in_journal(disk, data_folder, topic_id, partition.partition, part.end_offset)
     return part
+
+
+def _topic_id_in(disk: Disk, folder: str) -> UUID | None:
+    with contextlib.suppress(DecodeError):
+        topic_id = checkpoints.read_topic_id(disk, f"{folder}/{PARTITION_METADATA_FILE}")
+        if topic_id is not None:
+            return topic_id
+    with contextlib.suppress(DecodeError):
+        checkpoint = partition_checkpoint.read(disk, folder)
+        if checkpoint is not None:
+            return checkpoint.topic_id
+    return None
 
 
 def _cut(disk: Disk, folder: str, part: SoundPart) -> None:

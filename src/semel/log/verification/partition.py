@@ -56,6 +56,7 @@ class PartitionCheck:
     _unsound: Walk | None = None
     _matches_checksums: bool = False
     """Whether a start would not read the unsound segment, because its size agrees with its checksums file."""
+    _topic_id: UUID | None = None
     _known_start: int | None = None
     _known_epochs: tuple[tuple[int, int], ...] = ()
     _replays: bool = True
@@ -92,6 +93,7 @@ class PartitionCheck:
             problem = str(error).removeprefix(f"{path}: ")
             self._found(PARTITION_METADATA_FILE, Severity.DERIVED, problem, "writes it again from the metadata")
             return
+        self._topic_id = topic_id
         if topic_id is None:
             self._found(PARTITION_METADATA_FILE, Severity.DERIVED, "is missing", "writes it again from the metadata")
         elif self.topic is not None and topic_id != self.topic.topic_id:
@@ -118,6 +120,7 @@ class PartitionCheck:
             return
         if checkpoint is None or self.running:
             return
+        self._topic_id = self._topic_id or checkpoint.topic_id
         if self.topic is None or checkpoint.topic_id == self.topic.topic_id:
             self.recovery_point = checkpoint.recovery_point
             self.log_start = max(self.log_start, checkpoint.log_start_offset)
@@ -271,7 +274,8 @@ class PartitionCheck:
         after an unsound one."""
         if self.running and self._unsound is None and self._end_offset >= self.recovery_point:
             return
-        key = (self.topic.topic_id if self.topic is not None else UUID(int=0), self.partition.partition)
+        topic_id = self._topic_id if self.topic is None else self.topic.topic_id
+        key = (topic_id or UUID(int=0), self.partition.partition)
         end = self._end_offset
         reached = self.journal.end_after(key, end)
         walked = self._unsound
