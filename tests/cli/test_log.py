@@ -99,6 +99,11 @@ def of_another_topic(path: Path) -> None:
 delete = Path.unlink
 
 
+def be_compacted(folder: Path) -> None:
+    """Make the directory one in which the topic was compacted before."""
+    (folder / "cleaner-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 0\n")
+
+
 def join_cluster(folder: Path) -> None:
     """Make the directory that of a broker whose metadata is in ZooKeeper."""
     for name in ("metadata", "metadata.copy"):
@@ -506,8 +511,9 @@ def test_a_loss_is_not_accepted_without_being_told(run: Run, directory: Path) ->
         lambda paths: flip(300_000)(paths[1]),
         lambda paths: paths[1].unlink(),
         lambda paths: flip(16)(paths[1]),
+        lambda paths: (paths[1].unlink(), be_compacted(paths[1].parent.parent)),
     ],
-    ids=["cut", "zeroed in the middle", "flipped record", "missing segment", "flipped header"],
+    ids=["cut", "zeroed in the middle", "flipped record", "missing segment", "flipped header", "missing, compacted"],
 )
 def test_a_partition_whose_loss_is_accepted_serves_what_is_before_the_damage(
     run: Run, directory: Path, sound: list[tuple[int, bytes]], damage: Callable[[list[Path]], object]
@@ -523,6 +529,20 @@ def test_a_partition_whose_loss_is_accepted_serves_what_is_before_the_damage(
     with Broker(directory) as broker, RawClient(broker.port) as client:
         # In between are at most the markers of transactions that the cut has opened again.
         assert end <= client.produce(TOPIC, batch(b"goes on")).base_offset <= end + 2
+
+
+@pytest.mark.parametrize("suffixes", [(".log",), (".log", ".index", ".timeindex", ".txnindex", ".checksums")])
+def test_a_missing_segment_of_a_topic_that_may_be_compacted_is_no_hole(
+    run: Run, directory: Path, suffixes: tuple[str, ...]
+) -> None:
+    join_cluster(directory)  # So the topic's settings are not known.
+    first, second, *_ = segments(directory)
+    for suffix in suffixes:
+        second.with_suffix(suffix).unlink(missing_ok=True)
+    assert "loss" in {found["severity"] for found in findings(run, directory).values()}
+    assert f"at offset {int(second.stem)}," in run("repair", directory, "--yes", "--accept-loss", f"{TOPIC}-0")
+    assert segments(directory) == [first]
+    assert findings(run, directory, "--deep", exit_code=Exit.OK) == {}
 
 
 def test_a_broker_of_a_cluster_whose_loss_is_accepted_leaves_the_in_sync_set(run: Run, directory: Path) -> None:

@@ -21,6 +21,7 @@ from semel.log.durability.checkpoints import HIGH_WATERMARK_FILE, PARTITION_META
 from semel.log.durability.journal import Kind
 from semel.log.recovery.identity import METADATA_FILES
 from semel.log.recovery.last_run import LastRun
+from semel.log.segments import segment_checksums
 from semel.log.verification.journal import entry_at
 from semel.log.verification.walk import Walk, walk
 from semel.types import TopicPartition
@@ -53,10 +54,12 @@ def sound_part(disk: Disk, folder: str, *, is_compacted: bool) -> SoundPart:
     stems = [name.removesuffix(".log") for name in disk.list(folder) if name.endswith(".log")]
     base_offsets = [int(stem) for stem in stems if len(stem) == 20 and stem.isascii() and stem.isdigit()]
     found = SoundPart(base_offsets[0] if base_offsets else 0, None, 0, tuple(base_offsets))
+    synced_end: int | None = None
     for number, base_offset in enumerate(base_offsets):
-        is_next = base_offset == found.end_offset or (is_compacted and base_offset > found.end_offset)
-        if not is_next:
+        may_be_hole = is_compacted and base_offset > found.end_offset and synced_end in (None, base_offset)
+        if base_offset != found.end_offset and not may_be_hole:
             break
+        synced_end = segment_checksums.read_end_offset(disk, f"{folder}/{base_offset:020d}")
         walked = Walk(f"{folder}/{base_offset:020d}.log", base_offset)
         for _ in walk(disk, walked.path, walked, deep=True, has_holes=is_compacted):
             pass

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from semel.errors import DecodeError
 from semel.log import checked_text
+from semel.log.disk import Disk, read_file
 from semel.types import Buffer
 from semel.wire.crc import crc32c
 
@@ -63,6 +64,17 @@ def decode(data: bytes) -> SegmentChecksums:
         raise DecodeError(f"its fields are {[key for key, _ in fields]}")
     (_, end_offset), (_, log_size_bytes), *indexes = fields
     return SegmentChecksums(int(end_offset), int(log_size_bytes), tuple(map(_index_checksum, _values(indexes))))
+
+
+def read_end_offset(disk: Disk, stem: str) -> int | None:
+    """The offset where a segment ended at the last checkpoint; ``None`` if its checksums are missing or damaged.
+
+    ``stem``: the path of the segment's files, without a suffix.
+    """
+    try:
+        return decode(read_file(disk, stem + CHECKSUMS_SUFFIX)).end_offset
+    except (FileNotFoundError, DecodeError, ValueError):
+        return None
 
 
 def _values(fields: Sequence[tuple[str, str]]) -> list[str]:

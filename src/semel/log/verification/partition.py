@@ -12,6 +12,7 @@ from semel.log.disk import Disk
 from semel.log.durability import checkpoints, partition_checkpoint
 from semel.log.durability.checkpoints import PARTITION_METADATA_FILE
 from semel.log.durability.partition_checkpoint import PARTITION_CHECKPOINT_FILE
+from semel.log.segments import segment_checksums
 from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.indexes import SegmentIndexes
 from semel.log.verification.journal import JournalCheck
@@ -57,6 +58,8 @@ class PartitionCheck:
     _matches_checksums: bool = False
     """Whether a start would not read the unsound segment, because its size agrees with its checksums file."""
     _topic_id: UUID | None = None
+    _previous: int | None = None
+    """The base offset of the segment that was checked last."""
     _known_start: int | None = None
     _known_epochs: tuple[tuple[int, int], ...] = ()
     _replays: bool = True
@@ -204,6 +207,7 @@ class PartitionCheck:
             if not self.running:
                 indexes.check_checksums(walked)
             self._note(walked, indexes, is_closed=base_offset != base_offsets[-1])
+            self._previous = base_offset
         self.report.files += producers.files + epochs.exists
         self.report.findings += producers.findings(min(self._end_offset, self.recovery_point) if self._replays else -1)
         self.report.findings += epochs.findings(self.recovery_point)
@@ -234,7 +238,7 @@ class PartitionCheck:
         if base_offset < self._end_offset:
             problem = f"it begins at offset {base_offset}; the segment before it ends at {self._end_offset}"
             self._found(name, Severity.LOSS, problem, _OFFLINE)
-        elif not self.is_compacted and base_offset <= self.recovery_point:
+        elif base_offset <= self.recovery_point and not self._may_be_hole(base_offset):
             self._found(
                 name,
                 Severity.LOSS,
@@ -242,6 +246,13 @@ class PartitionCheck:
                 _OFFLINE,
                 _offsets(self._end_offset, base_offset),
             )
+
+    def _may_be_hole(self, base_offset: int) -> bool:
+        """Whether compaction may have removed the records between a segment and the one before it."""
+        synced_end = None
+        if self._previous is not None:
+            synced_end = segment_checksums.read_end_offset(self.disk, f"{self.folder}/{self._previous:020d}")
+        return self.is_compacted and synced_end in (None, base_offset)
 
     def _note(self, walked: Walk, indexes: SegmentIndexes, *, is_closed: bool) -> None:
         report = self.report
