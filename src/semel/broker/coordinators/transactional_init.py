@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine
 from typing import Any
 
@@ -12,7 +13,10 @@ from semel.coordinator.decision import Waiter
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.results import InitProducerIdResult
 from semel.coordinator.transaction.shard import TransactionShard
+from semel.errors import StorageError
 from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+logger = logging.getLogger("semel.broker")
 
 
 def init_transactional(
@@ -29,7 +33,12 @@ def init_transactional(
 
 
 async def _claim(node: Node, request: Request, message: InitProducerIdRequest, transactional_id: str) -> None:
-    _ask(node, request, message, transactional_id, await node.producer_ids.claim())
+    producer_id = None
+    try:
+        producer_id = await node.producer_ids.claim()
+    except StorageError as error:
+        logger.error("no producer ids could be claimed: %s", error)  # The shard refuses the request.
+    _ask(node, request, message, transactional_id, producer_id)
 
 
 def _needs_producer_id(node: Node, transactional_id: str) -> bool:

@@ -4,17 +4,23 @@ Ids are taken from blocks that were claimed in the metadata store, so no id is a
 producer without a transactional id gets a new id for every request, with epoch 0. For a transactional id its
 coordinator decides: it ends the open transaction of the previous producer, and returns the same id with the next epoch,
 which fences the previous producer.
+
+While no block can be claimed, the error is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: clients then send the request
+again, and some of them give up after any other error.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine
 from typing import Any
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, StorageError
 from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+logger = logging.getLogger("semel.broker")
 
 
 def init_producer_id(
@@ -34,7 +40,12 @@ def init_producer_id(
 
 
 async def _claim(node: Node) -> InitProducerIdResponse:
-    return _new_producer(await node.producer_ids.claim())
+    try:
+        producer_id = await node.producer_ids.claim()
+    except StorageError as error:
+        logger.error("no producer ids could be claimed: %s", error)
+        return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return _new_producer(producer_id)
 
 
 def _new_producer(producer_id: int) -> InitProducerIdResponse:
