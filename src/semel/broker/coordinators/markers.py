@@ -21,8 +21,9 @@ the coordinator's own marker is written with the epoch that the partition knows,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.node import Node
@@ -39,6 +40,9 @@ logger = logging.getLogger("semel.broker")
 
 RETRY_MS_MIN: Final = 10
 RETRY_MS_MAX: Final = 5000
+
+MARKERS_PER_TURN: Final = 200
+"""How many markers of one transaction are appended in one turn of the event loop: this takes some ten milliseconds."""
 
 
 def append_marker(
@@ -118,11 +122,11 @@ class MarkerDelivery:
         self._delay_ms = RETRY_MS_MIN
 
     def begin(self) -> None:
-        """Append or send all markers that can be delivered now."""
+        """Append or send all markers that can be delivered now; those of very many partitions in several turns."""
         if not self._owed:
             self._finished()
             return
-        self._write(list(self._owed))
+        self._write(iter(list(self._owed)))
 
     def committed(self, token: object) -> None:
         assert isinstance(token, TopicPartition)
@@ -137,7 +141,7 @@ class MarkerDelivery:
         self._is_waiting = False
         refused, self._refused = self._refused, []
         if self._wanted():
-            self._write(refused)
+            self._write(iter(refused))
 
     # Called with another broker's response (``MarkerSender``).
 
@@ -156,7 +160,13 @@ class MarkerDelivery:
         leader = None if state is None else state.leader
         return None if leader == self._node.config.node_id else leader
 
-    def _write(self, topic_partitions: list[TopicPartition]) -> None:
+    def _go_on(self, remaining: Iterator[TopicPartition]) -> None:
+        if self._wanted():
+            self._write(remaining)
+
+    def _write(self, remaining: Iterator[TopicPartition]) -> None:
+        """Append or send the next ``MARKERS_PER_TURN`` markers now, and the others in the next turns."""
+        topic_partitions = list(islice(remaining, MARKERS_PER_TURN))
         effect = self.effect
         producer = ProducerIdentity(effect.producer_id, effect.producer_epoch)
         for topic_partition in topic_partitions:
@@ -181,6 +191,8 @@ class MarkerDelivery:
             else:
                 partition.when_committed(last_offset, self, topic_partition)
         self._try_again_later()
+        if len(topic_partitions) == MARKERS_PER_TURN:
+            self._node.turns.soon(partial(self._go_on, remaining))
 
     def _marker_for(self, topic_partition: TopicPartition) -> EndTransactionMarker:
         """Return the marker for this partition. If the partition knows a forged, too high epoch, the marker has it."""
