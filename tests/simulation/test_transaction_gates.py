@@ -99,6 +99,24 @@ def test_a_partition_that_is_deleted_while_its_coordinator_is_asked_is_not_writt
     run(scenario, seed=1)
 
 
+def test_a_batch_whose_term_ends_while_its_coordinator_is_asked_is_sent_to_the_next_leader() -> None:
+    """The topic is still there. UNKNOWN_TOPIC_OR_PARTITION would say that it was deleted, and fail this producer."""
+
+    async def scenario(simulation: Simulation) -> None:
+        served, producer, writing = await asked(simulation)
+        partitions = served.broker.node.partitions
+        partition = partitions.get(TOPIC, 0)
+        assert partition is not None
+        partitions.resign(partition.topic_partition)
+        partitions.add(partition.log, leader_epoch=partition.leader_epoch + 1)
+        await writing
+        assert await producer.end(True)
+        await asyncio.sleep(0.1)  # The marker is synced after the answer.
+        assert await read_committed(served.client(), TopicPartition(TOPIC, 0)) == [b"value"]
+
+    run(scenario, seed=1)
+
+
 async def commits_offsets_while_the_term_changes(simulation: Simulation) -> None:
     served, producer, writing = await asked(simulation)
     await writing

@@ -71,6 +71,7 @@ class Partition:
         "_unsynced",
         "_visible_bytes",
         "_watching",
+        "ended",
         "followers",
         "gate",
         "leader_epoch",
@@ -89,6 +90,8 @@ class Partition:
         self.gate = TransactionGate()
         self.replicas = replicas
         """None if the partition has one replica."""
+        self.ended: ErrorCode | None = None
+        """Why the term has ended: the error for requests that come too late. None while this broker leads."""
         self.followers: dict[int, Follower] = {}
         self._uncommitted: Waiting = deque()
         # With several replicas: what waits for acks=1, for acks=all, and for a confirmation of the term.
@@ -389,6 +392,7 @@ class LedPartitions:
     def _end(self, topic_partition: TopicPartition, code: ErrorCode) -> None:
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
+            partition.ended = code
             self._clear_caches()
             self._moved.pop(partition, None)
             partition.fail_delayed(code)

@@ -243,12 +243,12 @@ class ProduceOperation:
         if attributes & TRANSACTIONAL_BIT:
             self._check_admitted(batch, partition.topic_partition, refusals)
             require_zero_first = version >= TRANSACTIONS_V2_SINCE
-        if self._was_held and node.partitions.get(*partition.topic_partition) is not partition:
-            # Also if the topic was created again under the same name: the records were sent to the old topic, and were
-            # checked by its settings.
-            if version >= TOPIC_IDS_SINCE:
+        if self._was_held and partition.ended is not None:
+            # Also if this broker leads the partition again, or a topic of the same name: the records were admitted and
+            # checked for the term and the topic that have ended.
+            if partition.ended is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= TOPIC_IDS_SINCE:
                 raise unknown_topic_id(partition.log.topic_id)
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic_partition} does not exist")
+            raise KafkaError(partition.ended, f"the term of {partition.topic_partition} has ended")
         appended = partition.append(records, node.clock.now_ms(), header, batch.check, require_zero_first)
         base_offset, last_offset, _, _, duplicate = appended
         metrics = node.metrics
