@@ -106,9 +106,13 @@ async def _fetch_many(
             piece = Piece(request, asyncio.get_running_loop())
             worth_reading = Reading([], parameters.min_bytes, urgent=True)
             waiting = piece.as_request()
-            _wait(node, waiting, message, parameters, targets, reading, lambda: worth_reading, lambda reading: None)
-            request.delay(piece, hold=True)
-            await piece.answered
+            try:
+                _wait(node, waiting, message, parameters, targets, reading, lambda: worth_reading, lambda reading: None)
+            except KafkaError:
+                pass  # A partition is not led here any more, since its slice was read: reading it again returns that.
+            else:
+                request.delay(piece, hold=True)
+                await piece.answered
         else:
             # To watch all of these partitions would take longer than to read them again.
             await asyncio.sleep(message.max_wait_ms / 1000)
