@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from semel.log.partition_log import PartitionLog
 from semel.metadata import paths
 from semel.metadata.controller import MetadataDecision
 from semel.metadata.election import leave_isr
-from semel.metadata.image import PartitionState
+from semel.metadata.image import ClusterImage, PartitionState, TopicAltered
 from semel.testing.simulation import Simulation, run, simulate
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -28,6 +29,7 @@ from semel.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from semel.wire.messages.list_transactions import ListTransactionsRequest
+from semel.wire.records import Record, build_batch
 from tests.simulation.committed_reader import read_committed
 from tests.simulation.served_broker import create_topic
 from tests.simulation.served_cluster import INTER_BROKER_PORT, PORT, REPLICATED, ServedCluster, ServedMember
@@ -562,6 +564,52 @@ def test_an_unclean_election_leaves_no_transaction_open_that_is_complete__scenar
             assert await values(cluster, index) == ([b"record"] if commits else [])
 
     run(scenario)
+
+
+async def with_an_unknown_transaction(simulation: Simulation) -> tuple[ServedCluster, ServedMember]:
+    """A cluster with coordinators, and the leader of a partition with a transaction that no coordinator knows."""
+    cluster = await started(simulation)
+    async with producer(simulation, "t") as sending:
+        sending.begin()
+        await sending.send(TOPIC, b"record", partition=0)
+        await sending.commit()
+    member = leader(cluster, 0)
+    partition = member.broker.node.partitions.get(TOPIC, 0)
+    assert partition is not None
+    unknown = build_batch(
+        [Record(0, 0, None, b"lost")], producer_id=10**6, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    partition.append(memoryview(bytearray(unknown)), 0)
+    await asyncio.sleep(1)
+    return cluster, member
+
+
+def test_open_transactions_are_checked_also_if_the_shard_that_is_waited_for_is_lost_while_it_is_loaded() -> None:
+    """The broker takes over a partition and a shard of the coordinator, and the shard moves on before it is loaded."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster, member = await with_an_unknown_transaction(simulation)
+        node = member.broker.node
+        shard = next(iter(node.coordinators.transactions))
+        shard.refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        index = shard.partition.topic_partition.partition
+        await node.cluster.change(lambda image: next_term(image, TOPIC, 0, member.node_id))
+        await asyncio.sleep(1)
+        assert log_of(member, 0).last_stable_offset < log_of(member, 0).high_watermark
+        other = next(node_id for node_id in cluster.brokers if node_id != member.node_id)
+        await node.cluster.change(lambda image: next_term(image, TRANSACTION_STATE_TOPIC, index, other))
+        await asyncio.sleep(10)
+        assert log_of(member, 0).last_stable_offset == log_of(member, 0).high_watermark
+        assert await values(cluster, 0) == [b"record"]
+
+    run(scenario)
+
+
+def next_term(image: ClusterImage, name: str, index: int, leader: int) -> MetadataDecision[None]:
+    topic = image.topics[name]
+    states = list(topic.partitions)
+    states[index] = replace(states[index], leader=leader, leader_epoch=states[index].leader_epoch + 1)
+    return MetadataDecision((TopicAltered(replace(topic, partitions=tuple(states))),), ())
 
 
 def test_metrics_tell_what_becomes_of_replicas() -> None:

@@ -154,6 +154,9 @@ class Coordinators:
         topic, index = partition.topic_partition
         if topic in self._by_topic:
             self._by_topic[topic].unload(index)
+            if self._node.peers is not None:
+                # It may have waited for this shard. Another broker leads the shard now, and is asked about it.
+                self._reconciliation.go_on_if_all_loaded()
 
     def _changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
         for change in changes:
