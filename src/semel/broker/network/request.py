@@ -36,6 +36,7 @@ class Request:
 
     __slots__ = (
         "_cache",
+        "_clears",
         "_connection",
         "_gone",
         "_is_queued",
@@ -72,6 +73,7 @@ class Request:
         self._gone = False
         self._operation: HasClient | None = None
         self._cache: AnswerCache | None = None
+        self._clears = 0
         self.amend: Amend | None = None
         """Changes the response by the client's rights; None if nothing is to be changed."""
         self._throttle_ms = 0
@@ -219,8 +221,11 @@ class Request:
             self.delay(operation, hold=True)
 
     def cacheable(self, cache: AnswerCache) -> None:
-        """Put the answer into the cache: until the image changes, it answers every request with the same bytes."""
-        self._cache = cache
+        """Put the answer into the cache: until the image changes, it answers every request with the same bytes.
+
+        The answer must be made from the present image, or from a later one.
+        """
+        self._cache, self._clears = cache, cache.clears
 
     def abandoned(self) -> None:
         self._gone = True
@@ -255,7 +260,7 @@ class Request:
 
     def _keep(self, parts: list[Buffer]) -> None:
         if self._cache is not None and self.cache_key is not None:
-            self._cache.put(self.cache_key, b"".join(parts))
+            self._cache.put(self.cache_key, b"".join(parts), clears=self._clears)
 
 
 def _at_once(steps: Generator[None, None, object]) -> object:
