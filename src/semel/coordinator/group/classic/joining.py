@@ -101,7 +101,7 @@ class Joining:
         draft.answer_join(replaced.joining, JoinResult(ErrorCode.FENCED_INSTANCE_ID, replaced_id))
         draft.answer_sync(replaced.syncing, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
         draft.cancel(Deadline.SESSION, replaced_id)
-        member = replace(self._updated(replaced), member_id=member_id, joining=None, syncing=None)
+        member = replace(self._updated(replaced), member_id=member_id, is_new=False, joining=None, syncing=None)
         draft.put_all(member if other is replaced else other for other in before.members.values())
         if before.leader == replaced_id:
             draft.change(leader=member_id)

@@ -195,6 +195,17 @@ class TestTheFormerSelf:
         bench.join(first, instance_id="one")
         assert joined(back).generation == 2
 
+    def test_that_was_new_is_followed_by_a_member_that_waits_for_longer_than_its_session(self, bench: Bench) -> None:
+        """Another member is slow to join again, and the client of the new one was started twice."""
+        bench.form(1)
+        bench.join(instance_id="two")
+        back = bench.join(instance_id="two")
+        for _ in range(3):
+            bench.pass_ms(SESSION_MS - 1)
+            bench.heartbeat(bench.leader, 1)
+        bench.join(bench.leader)
+        assert joined(back).generation == 2
+
     def test_that_waits_in_the_first_rebalance_does_not_end_it_early(self, bench: Bench) -> None:
         first = bench.join(instance_id="one")
         second = bench.join(instance_id="one")
