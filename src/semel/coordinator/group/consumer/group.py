@@ -57,6 +57,8 @@ class ConsumerGroup:
         """The version of the cluster's topics that the group's epoch takes account of; ``None`` after a load."""
         self._epoch: GroupEpoch | None = None
         self._target_epoch: TargetEpoch | None = None
+        self._subscribed_topics: frozenset[str] | None = None
+        """The result of ``subscribed_topics``, until a member or a regular expression changes."""
 
     def copy(self) -> ConsumerGroup:
         group = ConsumerGroup(self.group_id)
@@ -69,6 +71,7 @@ class ConsumerGroup:
         group.topics_version = self.topics_version
         group._epoch = self._epoch
         group._target_epoch = self._target_epoch
+        group._subscribed_topics = self._subscribed_topics
         return group
 
     # -- epochs and members
@@ -99,6 +102,17 @@ class ConsumerGroup:
         if regex is None:
             return member.topic_names
         return dict.fromkeys((*member.topic_names, *regex.topics))
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """The topic names that any member subscribes to, with those that match regular expressions."""
+        if self._subscribed_topics is None:
+            names = set[str]().union(*(member.topic_names for member in self.members.values()))
+            for pattern in {member.topic_regex or "" for member in self.members.values()}:
+                if pattern in self.regexes:
+                    names.update(self.regexes[pattern].topics)
+            self._subscribed_topics = frozenset(names)
+        return self._subscribed_topics
 
     @property
     def all_classic(self) -> bool:
@@ -147,6 +161,7 @@ class ConsumerGroup:
         return tuple(tombstones)
 
     def replay(self, record: ConsumerGroupRecord | ConsumerGroupTombstone) -> None:
+        self._subscribed_topics = None
         match record:
             case GroupEpoch():
                 self._epoch = record
@@ -230,7 +245,7 @@ class ConsumerGroup:
         return ErrorCode.NONE
 
     def is_subscribed(self, topic: str) -> bool:
-        return any(topic in self.topics_of(member) for member in self.members.values())
+        return topic in self.subscribed_topics
 
     def retention(self) -> Retention | None:
         """Each offset's retention time is counted from its own commit; it can expire if no member subscribes."""

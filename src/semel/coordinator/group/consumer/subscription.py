@@ -62,8 +62,7 @@ def advance_epoch(
 
 def subscribed_topics(group: ConsumerGroup, topics: TopicsView) -> list[TopicView]:
     """The subscribed topics that exist, sorted by name."""
-    names = {name for member in group.members.values() for name in group.topics_of(member)}
-    found = (topics.by_name(name) for name in sorted(names))
+    found = (topics.by_name(name) for name in sorted(group.subscribed_topics))
     return [topic for topic in found if topic is not None]
 
 

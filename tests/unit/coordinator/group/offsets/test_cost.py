@@ -1,4 +1,4 @@
-"""What a request, a sweep or the end of a topic costs does not depend on how many groups there are.
+"""What a request, a sweep or the end of a topic costs does not depend on how many groups there are, or members.
 
 Counted in calls and not in seconds, so that a busy machine changes nothing.
 """
@@ -10,7 +10,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from semel.coordinator.group.records import OffsetCommit, OffsetKey
 from semel.types import ProducerIdentity
+from tests.unit.coordinator.group.consumer.simulated_group import GROUP, Coordinator, members_of
 from tests.unit.coordinator.group.offsets.offset_log import MINUTE_MS, OffsetLog
 
 PRODUCER = ProducerIdentity(1000, 0)
@@ -61,3 +63,25 @@ def test_no_cost_grows_with_the_number_of_groups() -> None:
     few, many = costs(log_with_groups(10)), costs(log_with_groups(3000))
 
     assert many == few
+
+
+def cost_of_a_sweep(*, members: int, offsets: int) -> int:
+    """Over a consumer group with offsets of a topic that none of its members reads."""
+    coordinator = Coordinator()
+    for member in members_of(coordinator, members, topics=None, regex="ord.*"):
+        member.beat()
+    now_ms = coordinator.moment.wall_ms
+    for partition in range(offsets):
+        commit = OffsetCommit(OffsetKey(GROUP, "refunds", partition), 1, None, "", now_ms)
+        coordinator.shard.replay(commit, offset=partition)
+    coordinator.shard.offsets.expire(now_ms)
+    return calls(lambda: coordinator.shard.offsets.expire(now_ms + 1))
+
+
+def test_the_cost_of_an_offset_does_not_grow_with_the_members_of_its_group() -> None:
+    few, many = (
+        cost_of_a_sweep(members=members, offsets=300) - cost_of_a_sweep(members=members, offsets=100)
+        for members in (1, 20)
+    )
+
+    assert many == few > 0
