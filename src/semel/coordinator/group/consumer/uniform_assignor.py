@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from heapq import heapreplace
 from itertools import zip_longest
 from uuid import UUID
 
@@ -94,9 +95,20 @@ def _assign_unassigned(
 
     Partitions with the fewest subscribers come first.
     """
+    # A heap of the subscribers, with the numbers of partitions that they had when they were last looked at. Topics with
+    # the same subscribers share it.
+    heaps: dict[tuple[str, ...], list[tuple[int, str]]] = {}
+    of_topic: dict[UUID, list[tuple[int, str]]] = {}
     for partition in sorted(unassigned, key=lambda each: len(by_topic[each.topic_id])):
-        least_loaded = min(by_topic[partition.topic_id], key=lambda member_id: (len(kept[member_id]), member_id))
-        kept[least_loaded].append(partition)
+        heap = of_topic.get(partition.topic_id)
+        if heap is None:
+            takers = tuple(by_topic[partition.topic_id])
+            heap = of_topic[partition.topic_id] = heaps.setdefault(takers, [(0, taker) for taker in sorted(takers)])
+        size, taker = heap[0]
+        while size < len(kept[taker]):
+            heapreplace(heap, (len(kept[taker]), taker))
+            size, taker = heap[0]
+        kept[taker].append(partition)
 
 
 def _balance(kept: dict[str, list[AssignedPartition]], by_topic: Mapping[UUID, list[str]]) -> None:
@@ -110,19 +122,25 @@ def _balance(kept: dict[str, list[AssignedPartition]], by_topic: Mapping[UUID, l
         if not able:
             return
         most_loaded = max(able, key=lambda member_id: (len(kept[member_id]), member_id))
-        chain = _chain(most_loaded, kept, by_topic)
-        if chain is None:
+        came_from, end = _chain(most_loaded, kept, by_topic)
+        if end is None:
+            # The members that were reached are stuck, too: they have no more than this one, and reach no others.
             stuck.add(most_loaded)
+            stuck.update(came_from)
             continue
-        for giver, partition, taker in chain:
+        for giver, partition, taker in _moves(most_loaded, end, came_from):
             kept[giver].remove(partition)
             kept[taker].append(partition)
 
 
 def _chain(
     start: str, kept: Mapping[str, list[AssignedPartition]], by_topic: Mapping[UUID, list[str]]
-) -> list[tuple[str, AssignedPartition, str]] | None:
-    """Return the shortest chain of moves from ``start`` to a member with at least two partitions fewer, or ``None``."""
+) -> tuple[dict[str, tuple[str, AssignedPartition]], str | None]:
+    """Find the shortest chain of moves from ``start`` to a member with at least two partitions fewer.
+
+    Returns the members that were reached, each with the giver and the partition of the move by which it was reached;
+    and the last member of the chain, or ``None`` if there is no chain.
+    """
     came_from: dict[str, tuple[str, AssignedPartition]] = {}
     explored: set[UUID] = set()
     queue = deque([start])
@@ -137,9 +155,9 @@ def _chain(
                     continue
                 came_from[taker] = giver, partition
                 if len(kept[taker]) <= len(kept[start]) - 2:
-                    return _moves(start, taker, came_from)
+                    return came_from, taker
                 queue.append(taker)
-    return None
+    return came_from, None
 
 
 def _moves(

@@ -5,33 +5,15 @@ Counted in calls and not in seconds, so that a busy machine changes nothing.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 from semel.coordinator.group.records import OffsetCommit, OffsetKey
 from semel.types import ProducerIdentity
 from tests.unit.coordinator.group.consumer.simulated_group import GROUP, Coordinator, members_of
+from tests.unit.coordinator.group.counted_calls import calls
 from tests.unit.coordinator.group.offsets.offset_log import MINUTE_MS, OffsetLog
 
 PRODUCER = ProducerIdentity(1000, 0)
-
-
-def calls(act: Callable[[], object]) -> int:
-    count = 0
-
-    def called(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        # Only the coordinator's: the garbage collector may finalise something else's at any moment.
-        count += event in ("call", "c_call") and "coordinator" in frame.f_code.co_filename
-
-    sys.setprofile(called)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def log_with_groups(count: int) -> OffsetLog:
