@@ -17,7 +17,8 @@ def common_protocols(members: Iterable[ClassicMember]) -> list[str]:
     offers = [[offered.name for offered in member.protocols] for member in members]
     if not offers:
         return []
-    return [name for name in dict.fromkeys(offers[0]) if all(name in names for names in offers[1:])]
+    common = set(offers[0]).intersection(*offers[1:])
+    return [name for name in dict.fromkeys(offers[0]) if name in common]
 
 
 def elected_protocol(members: Iterable[ClassicMember]) -> str:
