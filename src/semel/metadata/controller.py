@@ -178,18 +178,24 @@ class _Draft:
         self._names_by_metric: dict[str, str] = {}
         self._changes: list[Change] = []
         self._results: dict[str, TopicResult] = {}
+        # The brokers of new partitions. The controller gives a broker's partitions to others when it goes, and would
+        # not see those that are created a moment later.
+        self._brokers: dict[int, None] = {}
 
     def accept(self, change: Change, topic: Topic, *, added: int) -> None:
         self._partition_count += added
         self._names_by_metric[topic.name.replace(".", "_")] = topic.name
         self._changes.append(change)
         self._results[topic.name] = TopicResult(topic.name, topic=topic, id=topic.id)
+        for state in topic.partitions[-added:]:
+            self._brokers.update(dict.fromkeys(state.replicas))
 
     def refuse(self, name: str, error: KafkaError) -> None:
         self._results[name] = TopicResult(name, refusal=Refusal(error.code, error.message))
 
     def decided(self, order: Mapping[str, int]) -> MetadataDecision[TopicResult]:
-        return MetadataDecision(tuple(self._changes), tuple(self._results[name] for name in order))
+        results = tuple(self._results[name] for name in order)
+        return MetadataDecision(tuple(self._changes), results, brokers=tuple(self._brokers))
 
     def colliding_topic(self, name: str) -> str | None:
         return self.image.colliding_topic(name) or self._names_by_metric.get(name.replace(".", "_"))

@@ -11,7 +11,15 @@ from uuid import UUID
 import pytest
 
 from semel.metadata.cluster import ClusterMetadata
-from semel.metadata.controller import MetadataDecision
+from semel.metadata.controller import (
+    MetadataDecision,
+    NewPartitions,
+    NewTopic,
+    TopicPolicy,
+    TopicResult,
+    create_partitions,
+    create_topics,
+)
 from semel.metadata.image import (
     Broker,
     BrokerConfigsAltered,
@@ -35,6 +43,10 @@ HERE = Broker(1, "localhost", 9092)
 
 def topic(name: str, *, number: int = 1, partitions: int = 1) -> Topic:
     return Topic(name, UUID(int=number), (STATE,) * partitions)
+
+
+def on_broker_2(name: str) -> Topic:
+    return Topic(name, UUID(int=1), (PartitionState(leader=2, leader_epoch=0, replicas=(2,), isr=(2,)),))
 
 
 async def cluster(world: World, name: str) -> ClusterMetadata:
@@ -108,6 +120,31 @@ def test_a_broker_whose_session_expires_is_gone_from_the_images_of_the_others() 
         world.sessions["dying"].abandon()
         await asyncio.sleep(60)
         assert watching.image.brokers == {}
+
+    with_zookeeper(use)
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_no_new_partition_is_placed_on_a_broker_that_is_gone(grows: bool) -> None:
+    async def use(world: World) -> None:
+        dying = await cluster(world, "dying")
+        creator = await world.store("creator", servers=("zk-2",))
+        loaded = await ClusterMetadata.load(creator, new_cluster_id=lambda: "creator")
+        loaded.follow()
+        await change(dying, BrokerRegistered(HERE))
+        await change(loaded, BrokerRegistered(replace(HERE, node_id=2)), TopicCreated(on_broker_2("a")))
+        await until_same(dying, loaded)
+        world.servers["zk-2"].cut_off()  # The creator is not told that broker 1 is gone.
+        world.ensemble.expire(world.sessions["dying"].session_id)
+        world.simulation.loop.call_later(1, world.servers["zk-2"].rejoin)
+
+        def decide(image: ClusterImage) -> MetadataDecision[TopicResult]:
+            if grows:
+                return create_partitions(image, [NewPartitions("a", 3)], policy=TopicPolicy())
+            return create_topics(image, [NewTopic("b", 2)], policy=TopicPolicy(), new_id=lambda: UUID(int=2))
+
+        await loaded.change(decide)
+        assert [state.leader for made in loaded.image.topics.values() for state in made.partitions] == [2, 2, 2]
 
     with_zookeeper(use)
 
