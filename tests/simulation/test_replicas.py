@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+import itertools
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from semel.metadata.election import leave_isr
 from semel.metadata.image import ClusterImage, PartitionState, TopicAltered
 from semel.testing.simulation import Simulation, run, simulate
 from semel.testing.virtual.disk_faults import DiskFault, Operation
-from semel.types import TRANSACTION_STATE_TOPIC, TopicPartition
+from semel.types import INT32_MAX, TRANSACTION_STATE_TOPIC, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -117,6 +118,34 @@ def test_what_is_acknowledged_is_on_all_in_sync_replicas() -> None:
                     assert all(log_of(m, index).durable_offset > sent.offset for m in cluster.brokers.values())
         await asyncio.sleep(1)
         assert_equal_logs(cluster)
+
+    run(scenario)
+
+
+def test_copying_goes_on_when_the_numbers_of_its_fetches_are_used_up() -> None:
+    """With a thousand Fetches a second that is after 25 days."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        sessions = []
+        for member in cluster.brokers.values():
+            replicas, peers = member.broker.node.replicas, member.broker.node.peers
+            assert replicas is not None
+            assert peers is not None
+            for copier in replicas._copiers.values():
+                copier._session_epoch = INT32_MAX - 5
+                sessions.append((copier, copier._session_number))
+            for session in replicas.sessions._sessions.values():
+                session.next_epoch = INT32_MAX - 5
+            for peer in peers._peers.values():
+                peer._correlation_ids = itertools.count(INT32_MAX - 5)
+        async with producer(simulation) as sending:
+            for number in range(20):
+                for index in range(PARTITIONS):
+                    await sending.send(TOPIC, b"%d" % number, partition=index)
+        await asyncio.sleep(1)
+        assert_equal_logs(cluster)
+        assert [(copier, copier._session_number) for copier, _ in sessions] == sessions, "no session was begun anew"
 
     run(scenario)
 

@@ -33,6 +33,7 @@ from semel.errors import AuthorizationFailed, DecodeError
 from semel.metadata.image import Broker, BrokerRegistered, BrokerUnregistered, Change, ClusterImage, Endpoint
 from semel.net.frame_receiver import FrameReceiver
 from semel.net.network import Network
+from semel.types import INT32_MAX
 from semel.wire.apis import APIS, Api, ApiKey
 from semel.wire.codec import decoder
 from semel.wire.framing import decode_response_header, encode_request
@@ -312,7 +313,7 @@ class _Peer:
 
     def _write(self, question: _Question, version: int) -> None:
         assert self._connection is not None
-        correlation_id = next(self._correlation_ids)
+        correlation_id = next(self._correlation_ids) & INT32_MAX
         self._asked.append(_Asked(correlation_id, question, version, self._peers.loop.time() + ANSWER_SECONDS_MAX))
         self._connection.write(
             encode_request(correlation_id, question.api, version, question.message, client_id=self._name)

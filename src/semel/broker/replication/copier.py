@@ -36,6 +36,7 @@ from semel.replication.follower import (
     decide,
     position,
 )
+from semel.types import INT32_MAX
 from semel.wire.apis import ApiKey
 from semel.wire.messages.fetch import (
     FetchPartition,
@@ -122,7 +123,9 @@ class Copier:
         self._moved_starts: dict[CopiedPartition, None] = {}
         self._persisting: asyncio.Task[None] | None = None
         self._session_id = 0
-        self._session_epoch = 0
+        self._session_epoch = (
+            0  # The number of the next Fetch in the session. It does not wrap (``_epoch_on_the_wire``).
+        )
         self._session_number = 0  # Responses of an abandoned session are ignored.
         self._under_way = 0
         self._scheduled: asyncio.Handle | None = None
@@ -244,7 +247,7 @@ class Copier:
             min_bytes=0 if self._under_way else 1,  # 1: the follower had received all responses of this session.
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=self._session_id,
-            session_epoch=self._session_epoch,
+            session_epoch=_epoch_on_the_wire(self._session_epoch),
             topics=list(topics.values()),
             forgotten_topics_data=list(gone.values()),
         )
@@ -421,6 +424,11 @@ def _persisted_position(log: PartitionLog) -> FetchPosition:
     """
     at = position(log)
     return replace(at, log_start_offset=min(at.log_start_offset, log.persisted_log_start_offset))
+
+
+def _epoch_on_the_wire(number: int) -> int:
+    """Return Kafka's epoch of a Fetch in its session: 0 begins a session, and 1 follows the largest epoch."""
+    return (number - 1) % INT32_MAX + 1 if number else 0
 
 
 def _ignored(log: PartitionLog) -> None:

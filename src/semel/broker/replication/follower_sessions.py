@@ -150,7 +150,7 @@ class _Session:
     def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
         self._answer_waiting()
         self.connection = request.connection
-        self.next_epoch = (self.next_epoch + 1) & INT32_MAX
+        self.next_epoch = 1 if self.next_epoch == INT32_MAX else self.next_epoch + 1
         now_ms = self.node.clock.monotonic_ms()
         for forgotten in message.forgotten_topics_data:
             for index in forgotten.partitions:
