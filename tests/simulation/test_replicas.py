@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+import errno
 import itertools
 from typing import Any
 
@@ -21,7 +22,7 @@ from semel.testing.simulation import Simulation, run, simulate
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import INT32_MAX, TRANSACTION_STATE_TOPIC, TopicPartition
 from semel.wire.apis import ApiKey
-from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from semel.wire.messages.incremental_alter_configs import (
@@ -341,6 +342,29 @@ def test_a_leader_whose_disk_fails_gives_up_and_the_others_go_on() -> None:
             assert failing.node_id not in state(cluster, 0).isr
             assert failing.node_id in state(cluster, 1).isr, "other partitions are not concerned"
         assert await values(cluster, 0) == [b"before", b"after"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_a_leader_that_cannot_make_its_log_gives_up_until_it_can(error: int) -> None:
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        failing = cluster.brokers[1]
+        fault = DiskFault(Operation.MAKE_FOLDER, "*/new-0", error=error, times=None)
+        failing.host.disk.fail(fault)
+        topic = CreatableTopic(name="new", num_partitions=-1, replication_factor=-1)
+        topic.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2, 3])]
+        answer = await cluster.client(2).call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic]))
+        assert answer.topics[0].error_code == ErrorCode.NONE
+        async with producer(simulation) as sending:
+            began_s = simulation.loop.time()
+            await sending.send("new", b"1")
+            assert simulation.loop.time() - began_s < 2
+        assert (leader(cluster, 0, "new").node_id, state(cluster, 0, "new").isr) == (2, (2, 3))
+        fault.times = 0
+        await asyncio.sleep(10)
+        assert_equal_logs(cluster, "new", 1)
 
     run(scenario)
 

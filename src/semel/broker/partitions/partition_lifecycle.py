@@ -286,6 +286,8 @@ class PartitionLifecycle:
         elif topic_partition not in node.partitions.unavailable:
             logger.error("the log of %s could not be made, and is tried again: %s", topic_partition, error)
         node.partitions.unavailable[topic_partition] = f"its log could not be made: {error}"
+        if node.replicas is not None:
+            node.replicas.in_sync.give_up(topic_partition)  # Others may have a log to lead with.
 
     def _is_led_or_followed(self, topic: str, index: int) -> bool:
         """Whether the partition is led or followed here."""

@@ -7,7 +7,8 @@ since the image that it was decided on; then it is decided again on the newer im
 outcome is in the image. If the store gives no answer, the outcome is not known, and the proposal is not settled before
 the store has been read again.
 
-If a broker's log of a partition goes offline, the broker itself leaves the in-sync set, and so its leadership too.
+If a broker's log of a partition goes offline, or cannot be made, the broker itself leaves the in-sync set, and so its
+leadership too.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class InSyncChanges:
             self._begin()
 
     def give_up(self, topic_partition: TopicPartition) -> None:
-        """Leave the partition's in-sync set, because its log is offline here. A set of only this broker stays."""
+        """Leave the partition's in-sync set, because it has no log here that works. A set of only this broker stays."""
         self._given_up[topic_partition] = None
         self._begin()
 
