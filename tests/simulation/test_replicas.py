@@ -450,6 +450,28 @@ def test_records_that_were_deleted_do_not_come_back_with_another_leader() -> Non
     run(scenario)
 
 
+def test_records_are_not_reported_as_deleted_by_a_leader_whose_term_ended_meanwhile() -> None:
+    """Its followers may not know the new log start, and one of them leads now."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation) as sending:
+            for number in range(10):
+                await sending.send(TOPIC, b"%d" % number, partition=0)
+        leading = leader(cluster, 0)
+        deleted = DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, 7)])
+        client = cluster.client(leading.node_id)
+        asked = await client.send(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=[deleted], timeout_ms=5_000))
+        while log_of(leading, 0).log_start_offset < 7:
+            await asyncio.sleep(0.00001)
+        assert log_of(leading, 0).persisted_log_start_offset < 7, "the worker is writing it"
+        leading.broker.node.partitions.resign(TopicPartition(TOPIC, 0))
+        answer = await client.answer(asked)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(("brokers", "replicas"), [(2, 1), (3, 3), (5, 3)])
 def test_how_many_replicas_a_topic_has_does_not_depend_on_who_is_away_when_it_is_made(
     brokers: int, replicas: int

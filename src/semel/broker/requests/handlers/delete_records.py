@@ -51,8 +51,14 @@ async def _reach_followers(node: Node, topics: list[DeleteRecordsTopicResult], t
     waiting: list[_Deleting] = []
     for topic in topics:
         for result in topic.partitions:
-            partition = node.partitions.get(topic.name, result.partition_index)
-            if not result.error_code and partition is not None and partition.replicas is not None:
+            if result.error_code:
+                continue
+            try:
+                partition = node.led_partition(topic.name, result.partition_index)
+            except KafkaError as error:  # The term has ended since: the next leader may not know the new log start.
+                result.error_code, result.low_watermark = error.code, None
+                continue
+            if partition.replicas is not None:
                 waiting.append(deleting := _Deleting(result))
                 partition.when_deleted(result.low_watermark or 0, deleting, None)
     try:
