@@ -212,3 +212,22 @@ def test_the_last_in_sync_replica_leads_again_unless_its_machine_died_with_unsyn
             assert (state(cluster, 0).leader, state(cluster, 0).isr) == (last.node_id, (last.node_id,))
 
     run(scenario)
+
+
+def test_records_that_were_not_synced_are_missed_also_if_the_broker_comes_back_with_flush_commit() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await filled(simulation, flush="os")
+        last = leader(cluster, 0)
+        for member in cluster.brokers.values():
+            if member is not last:
+                member.host.kill()
+        await asyncio.sleep(EXPIRY_S)
+        last.host.cut_power()
+        await asyncio.sleep(EXPIRY_S)
+        last.settings = {**last.settings, "flush": "commit"}
+        last.start()
+        await last.until_up()
+        await asyncio.sleep(5)
+        assert (state(cluster, 0).leader, state(cluster, 0).isr) == (None, ())
+
+    run(scenario)

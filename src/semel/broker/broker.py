@@ -18,7 +18,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.config.broker_config import BrokerConfig, FlushPolicy
 from semel.broker.config.features import BrokerFeatures
 from semel.broker.config.ignored_settings import note_ignored
 from semel.broker.config.logger_levels import restore
@@ -239,6 +239,7 @@ class Broker:
             make_worker=self._make_worker,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+            is_unsynced=config.flush is FlushPolicy.OS,
         )
         self._closers.append(logs.kill)
         metadata = await self._open_metadata(logs)

@@ -58,7 +58,9 @@ class LogDirectory:
         journal_size_bytes: int = FILE_SIZE_BYTES,
         direct_bytes_min: int = DIRECT_BYTES_MIN,
         checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
+        is_unsynced: bool = False,
     ) -> None:
+        """``is_unsynced``: whether logs may have records that were acknowledged before they were synced (flush=os)."""
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.unavailable: dict[TopicPartition, Unavailable] = {}
@@ -74,6 +76,7 @@ class LogDirectory:
         self._journal: Journal | None = None
         self._committer: Committer | None = None
         self._lock: Lock | None = None
+        self._is_unsynced = is_unsynced
         self._last_run: LastRun | None = None
         self._damaged: set[PartitionLog] = set()  # the logs whose damage was reported since the start
         self.refusals = WriteRefusals(path, disk, clock)
@@ -135,6 +138,11 @@ class LogDirectory:
         (``losses_reported``)."""
         return self._read_last_run().machine_died
 
+    @property
+    def was_unsynced(self) -> bool:
+        """Whether the run whose machine died acknowledged records before they were synced, whatever this run does."""
+        return self._read_last_run().was_unsynced
+
     async def losses_reported(self) -> None:
         """Record that the broker has left the in-sync sets of the partitions that may have lost records. Raises
         ``OSError``.
@@ -167,7 +175,7 @@ class LogDirectory:
     def _read_last_run(self) -> LastRun:
         if self._last_run is None:
             has_logs = identity.trace_of_logs(self._disk, self.path) is not None
-            self._last_run = LastRun.read(self._disk, self.path, has_logs=has_logs)
+            self._last_run = LastRun.read(self._disk, self.path, has_logs=has_logs, is_unsynced=self._is_unsynced)
         return self._last_run
 
     def _make_own_folder(self) -> None:

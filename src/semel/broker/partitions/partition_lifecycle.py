@@ -39,7 +39,7 @@ from semel.metadata.image import (
     TopicCreated,
     TopicDeleted,
 )
-from semel.types import TopicPartition
+from semel.types import INTERNAL_TOPICS, TopicPartition
 
 logger = logging.getLogger("semel.broker")
 
@@ -78,7 +78,8 @@ def lost_replicas(image: ClusterImage, logs: LogDirectory, config: BrokerConfig)
         log = logs.get(topic_partition)
         if log is None:
             return topic_partition in logs.unavailable
-        return log.has_lost_acknowledged_records or (logs.machine_died and not log.is_synced)
+        was_unsynced = logs.was_unsynced and topic_partition.topic not in INTERNAL_TOPICS
+        return log.has_lost_acknowledged_records or (logs.machine_died and (was_unsynced or not log.is_synced))
 
     return frozenset(
         topic_partition

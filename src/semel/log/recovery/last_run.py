@@ -6,6 +6,7 @@ that registers it.
 
     version: 1
     boot_id: 3f2c...            of the machine while the broker ran; "clean" after a stop that synced everything
+    unsynced: yes               only if the run acknowledged records before they were synced (flush=os)
     lost: <topic id> <partition>
 
 The law: a loss that was found stays in the file until the cluster knows it (``losses_reported``), however often the
@@ -38,23 +39,27 @@ Lost = frozenset[tuple[UUID, int]]
 @dataclass(slots=True)
 class LastRun:
     """The content of the file. ``machine_died``: whether records that the last run did not sync may be lost.
-    ``is_first``: whether there was no run before."""
+    ``was_unsynced``: whether it acknowledged records before they were synced, as far as the file says. ``is_unsynced``:
+    whether this run does. ``is_first``: whether there was no run before."""
 
     disk: Disk
     path: str
     machine_died: bool
     lost: Lost
     _recorded: str | None
+    was_unsynced: bool = False
+    is_unsynced: bool = False
     is_first: bool = False
 
     @classmethod
-    def read(cls, disk: Disk, folder: str, *, has_logs: bool) -> LastRun:
+    def read(cls, disk: Disk, folder: str, *, has_logs: bool, is_unsynced: bool = False) -> LastRun:
         path = f"{folder}/{LAST_RUN_FILE}"
         try:
-            recorded, lost = _decode(read_file(disk, path))
+            recorded, was_unsynced, lost = _decode(read_file(disk, path))
         except (FileNotFoundError, DecodeError):
-            return cls(disk, path, has_logs, frozenset(), None, is_first=not has_logs)
-        return cls(disk, path, recorded not in (_CLEAN, disk.boot_id()), lost, recorded)
+            return cls(disk, path, has_logs, frozenset(), None, is_unsynced=is_unsynced, is_first=not has_logs)
+        machine_died = recorded not in (_CLEAN, disk.boot_id())
+        return cls(disk, path, machine_died, lost, recorded, was_unsynced, is_unsynced)
 
     def started(self) -> None:
         """Write the machine's boot id, before anything is appended: if the machine dies, the next start must know it.
@@ -64,7 +69,7 @@ class LastRun:
         if self.machine_died:
             return
         try:
-            self._write(self.disk.boot_id() or _UNKNOWN, self.lost)
+            self._write(self.disk.boot_id() or _UNKNOWN, self.lost, self.is_unsynced)
         except OSError as error:
             if error.errno not in NO_ROOM or self.lost:
                 raise
@@ -77,7 +82,7 @@ class LastRun:
         """Record that these logs have lost records, before the evidence of it is overwritten. Raises ``OSError``."""
         lost = self.lost.union(found)
         if lost != self.lost:
-            self._write(self._recorded or _UNKNOWN, lost)
+            self._write(self._recorded or _UNKNOWN, lost, self.was_unsynced)
 
     def losses_reported(self, *, but: Iterable[tuple[UUID, int]] = ()) -> None:
         """Clear the losses, because the cluster knows them: the broker has left the in-sync sets. Raises ``OSError``.
@@ -85,18 +90,18 @@ class LastRun:
         ``but``: the logs whose damage was found since the start. They stay in the file, because the next start has to
         read them from end to end.
         """
-        self._write(self.disk.boot_id() or _UNKNOWN, self.lost.intersection(but))
+        self._write(self.disk.boot_id() or _UNKNOWN, self.lost.intersection(but), self.is_unsynced)
         self.machine_died = False
 
     def stopped(self) -> None:
         """Record a clean stop: everything is synced, and nothing more is written. Raises ``OSError``."""
         if not self.machine_died:
-            self._write(_CLEAN, self.lost)
+            self._write(_CLEAN, self.lost, False)
 
-    def _write(self, boot_id: str, lost: Lost) -> None:
-        if (boot_id, lost) != (self._recorded, self.lost):
-            replace_file(self.disk, self.path, _encode(boot_id, lost))
-            self._recorded, self.lost = boot_id, lost
+    def _write(self, boot_id: str, lost: Lost, unsynced: bool) -> None:
+        if (boot_id, lost, unsynced) != (self._recorded, self.lost, self.was_unsynced):
+            replace_file(self.disk, self.path, _encode(boot_id, lost, unsynced))
+            self._recorded, self.lost, self.was_unsynced = boot_id, lost, unsynced
 
 
 def problem_in(disk: Disk, folder: str) -> str | None:
@@ -110,19 +115,26 @@ def problem_in(disk: Disk, folder: str) -> str | None:
     return None
 
 
-def _encode(boot_id: str, lost: Lost) -> bytes:
+def _encode(boot_id: str, lost: Lost, unsynced: bool) -> bytes:
     lines = sorted((kafka_uuid(topic_id), partition) for topic_id, partition in lost)
     return checked_text.encode(
-        (("version", VERSION), ("boot_id", boot_id), *(("lost", f"{topic} {partition}") for topic, partition in lines))
+        (
+            ("version", VERSION),
+            ("boot_id", boot_id),
+            *((("unsynced", "yes"),) if unsynced else ()),
+            *(("lost", f"{topic} {partition}") for topic, partition in lines),
+        )
     )
 
 
-def _decode(data: bytes) -> tuple[str, Lost]:
+def _decode(data: bytes) -> tuple[str, bool, Lost]:
     fields = checked_text.decode(data, version=VERSION)
-    if not fields or fields[0][0] != "boot_id" or any(key != "lost" for key, _ in fields[1:]):
-        raise DecodeError(f"its fields are {[key for key, _ in fields]}")
+    keys = [key for key, _ in fields]
+    unsynced = keys[1:2] == ["unsynced"]
+    if keys[:1] != ["boot_id"] or any(key != "lost" for key in keys[1 + unsynced :]):
+        raise DecodeError(f"its fields are {keys}")
     try:
-        return fields[0][1], frozenset(_lost(value) for _, value in fields[1:])
+        return fields[0][1], unsynced, frozenset(_lost(value) for _, value in fields[1 + unsynced :])
     except ValueError as error:
         raise DecodeError(str(error)) from None
 
