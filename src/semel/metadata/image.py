@@ -290,7 +290,9 @@ class _Draft:
         removed = self._writable_topics().pop(topic.name)
         assert removed.id == topic.id, (removed, topic)
         del self._topics_by_id[topic.id]
-        self._names_by_metric.pop(topic.name.replace(".", "_"), None)
+        metric = topic.name.replace(".", "_")
+        if self._names_by_metric.get(metric) == topic.name:  # Else its successor was created by an earlier change.
+            del self._names_by_metric[metric]
         self._partition_count -= len(removed.partitions)
 
     def _writable_topics(self) -> dict[str, Topic]:

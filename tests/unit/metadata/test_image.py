@@ -69,6 +69,9 @@ def test_names_that_a_metric_could_not_tell_apart_collide() -> None:
     assert image.colliding_topic("a.b_c") is None
     assert image.colliding_topic("plain") is None
     assert image.apply([TopicDeleted(topic("a.b_c", 1))]).colliding_topic("a_b.c") is None
+    # Several commits of others come at once, and in the order of the paths.
+    replaced = image.apply([TopicCreated(topic("a.b.c", 3)), TopicDeleted(topic("a.b_c", 1))])
+    assert replaced.colliding_topic("a_b.c") == "a.b.c"
 
 
 def test_internal_topics_are_told_by_their_names() -> None:
