@@ -200,7 +200,7 @@ class Copier:
         has_changes = bool(self._to_name or self._to_forget)
         if self._is_closed or self._unsynced or not (self._copied or self._to_forget):
             return
-        if self._under_way > (1 if has_changes and self._session_epoch > 0 else 0):
+        if self._under_way > (1 if has_changes and self._session_id else 0):  # No id yet: the session is being begun.
             return
         if self._session_epoch == 0:
             self._to_forget.clear()

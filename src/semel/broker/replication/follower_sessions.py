@@ -169,7 +169,8 @@ class _Session:
             target.record_again(now_ms)
         self._replied(to_last=message.min_bytes > 0)
         self._max_bytes = max(1, min(message.max_bytes, ANSWER_BYTES_MAX, request.room_bytes()))
-        if self._with_data or self._unconfirmed or self._marks:
+        # The first Fetch is answered at once: before that, the follower does not know the id and can add no partition.
+        if message.session_epoch == 0 or self._with_data or self._unconfirmed or self._marks:
             return self._answer()
         self._waiting = request
         self._ticket = self.node.deadlines.add(self, message.max_wait_ms)

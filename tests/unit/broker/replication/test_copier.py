@@ -148,6 +148,23 @@ def test_a_partition_is_fetched_from_its_end_on_and_then_after_what_came() -> No
     run(test)
 
 
+def test_a_partition_is_added_to_a_session_once_its_id_is_known() -> None:
+    """The leader would refuse a Fetch without it, and both would begin a new session."""
+
+    async def test(bench: Bench) -> None:
+        bench.follow(Log(9, 9), leader_epoch=4)
+        await bench.turn()
+        bench.copier.follow(CopiedPartition(_other_log(), leader_epoch=4))
+        await bench.turn()
+        assert [(fetch.session_id, fetch.session_epoch) for fetch, _ in bench.fetches] == [(0, 0)]
+        bench.answer(0, b"")
+        await bench.turn()
+        assert [(fetch.session_id, fetch.session_epoch) for fetch, _ in bench.fetches] == [(0, 0), (77, 1)]
+        assert bench.positions == [(4, 9), (4, 1)]
+
+    run(test)
+
+
 def test_scenario_59_what_this_broker_wrote_as_a_leader_is_synced_before_the_first_fetch_says_that_it_is_here() -> None:
     async def test(bench: Bench) -> None:
         log = Log(9, 7)
