@@ -548,7 +548,8 @@ def test_a_zombie_of_an_old_generation_cannot_commit_its_transaction(
             heir.subscribe([topic])
             reader = Reader(heir)
             await until(lambda: len(heir.assignment) == PARTITIONS)
-            for stale in (member, GroupMetadata(member.group_id, 99, heir.group_metadata().member_id)):
+            stranger = GroupMetadata(member.group_id, 99, heir.group_metadata().member_id)
+            for stale in (member, zombie.group_metadata(), stranger):
                 producer.begin()
                 producer.send(f"{topic}-out", b"zombie", partition=0)
                 with pytest.raises(

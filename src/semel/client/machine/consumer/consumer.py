@@ -85,6 +85,8 @@ class ConsumerMachine(ConnectedMachine):
     def assign(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
         if self.is_subscribed:
             raise StateError("assign: this consumer has subscribed, so its group assigns; unsubscribe first")
+        if self.group is not None:
+            self.group.assigned_by_hand()
         self._assign(partitions, now_ms)
 
     @property

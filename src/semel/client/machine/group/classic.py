@@ -97,9 +97,9 @@ class ClassicMembership(GroupMembership):
     def react(self, reaction: Reaction, error: KafkaError, now_ms: float) -> None:
         if reaction is Reaction.JOIN:
             self._join_again("a commit met a rebalance")
-        elif reaction is Reaction.LOSE_MEMBERSHIP:
-            self._member_id = ""
         super().react(reaction, error, now_ms)
+        if reaction is Reaction.LOSE_MEMBERSHIP:
+            self._member_id = ""
 
     # What the driver calls
 
@@ -299,9 +299,9 @@ class ClassicMembership(GroupMembership):
             if api_key is ApiKey.JOIN_GROUP:
                 self._later(now_ms)
             return
+        self._was_refused(reaction, code, text, now_ms)
         if reaction is Reaction.LOSE_MEMBERSHIP:
             self._member_id = ""
-        self._was_refused(reaction, code, text, now_ms)
 
     def _reset(self, reason: str | None = None) -> None:
         super()._reset(reason)

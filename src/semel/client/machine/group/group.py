@@ -110,7 +110,14 @@ class Group:
         return promise
 
     def metadata(self) -> GroupMetadata:
-        return self._membership.metadata()
+        """Return the identity that fences the offset commits of transactions: this member's, also after it has ended.
+
+        After ``assign`` by hand there is none.
+        """
+        return self._membership.last_metadata()
+
+    def assigned_by_hand(self) -> None:
+        self._membership.forget_last()
 
     @property
     def ownership_version(self) -> object:

@@ -39,6 +39,8 @@ class GroupMembership(ABC):
         self._member_id = ""
         self._generation_id: int | None = None
         """The generation, or member epoch; ``None`` while this consumer is not a member."""
+        self._ended_as: GroupMetadata | None = None
+        """The identity of the last membership, once it has ended."""
         self._attempt = 0
         """Increased whenever the membership ends: a response to a request of an earlier attempt is ignored."""
         self._asking = False
@@ -89,6 +91,18 @@ class GroupMembership(ABC):
         return GroupMetadata(
             self._coordinator.group_id, self._generation_id, self._member_id, self._config.group_instance_id
         )
+
+    def last_metadata(self) -> GroupMetadata:
+        """Return the current identity or, if the membership has ended, the one that it ended with.
+
+        A coordinator refuses that one. It would accept an offset commit of a transaction without any identity, so a
+        member that was removed must not appear as a consumer that never was one.
+        """
+        return self.metadata() if self.is_member or self._ended_as is None else self._ended_as
+
+    def forget_last(self) -> None:
+        """Forget the identity of the last membership: what is read from now on was not assigned by the group."""
+        self._ended_as = None
 
     def renewed(self, member: GroupMetadata) -> GroupMetadata | None:
         """Return the current identity of a member; ``None`` if its membership has ended.
@@ -195,6 +209,8 @@ class GroupMembership(ABC):
     def _reset(self, reason: str | None = None) -> None:
         """End the membership. ``reason``: why this consumer has to join again; ``None`` if it left."""
         self._attempt += 1
+        if self.is_member:
+            self._ended_as = self.metadata()
         self._generation_id = None
         self._asking = False
         self._retry = self._retry.succeeded()

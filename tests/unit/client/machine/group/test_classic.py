@@ -581,6 +581,48 @@ def test_a_zombie_cannot_commit() -> None:
     assert isinstance(again.error, AbortableError), "it is nobody now"
 
 
+@pytest.mark.parametrize(
+    ("ends", "settings"),
+    [
+        ("away", {}),
+        ("away", {"group_instance_id": "till-1"}),
+        (ErrorCode.UNKNOWN_MEMBER_ID, {}),
+        (ErrorCode.ILLEGAL_GENERATION, {}),
+        ("commit", {}),
+        ("leave", {}),
+    ],
+)
+def test_a_membership_that_has_ended_is_what_a_transaction_commits_as(
+    ends: ErrorCode | str, settings: dict[str, str]
+) -> None:
+    """Coordinators refuse it. Offsets of a transaction that name no member they accept, whoever has the partitions."""
+    member = joined(enable_auto_commit=False, max_poll_interval_ms=20_000, **settings)
+    member.poll()
+    machine = member.machine
+    before = machine.the_group("test").metadata()
+    assert (before.generation_id, before.member_id) == (member.group.generation, member.group.current)
+    match ends:
+        case "away":
+            member.away(21_000)
+        case "leave":
+            member.serve(machine.leave("unsubscribed", member.bench.now_ms))
+        case "commit":
+            member.group.refuse_with[COMMIT] = [ErrorCode.UNKNOWN_MEMBER_ID]
+            member.commit({ORDERS[0]: 3})
+        case ErrorCode():
+            member.group.refuse_with[ApiKey.HEARTBEAT] = [ends]
+            member.away(4_000)
+    assert machine.assignment == []
+    assert machine.the_group("test").metadata() == before
+    if ends == "leave":
+        machine.assign([ORDERS[0]], member.bench.now_ms)
+        by_hand = machine.the_group("test").metadata()
+        assert (by_hand.generation_id, by_hand.member_id) == (None, ""), "what is assigned by hand has no owner"
+    else:
+        member.poll()
+        assert machine.the_group("test").metadata().generation_id == member.group.generation
+
+
 def test_a_commit_that_waits_is_not_sent_once_its_partitions_are_gone() -> None:
     member = joined(enable_auto_commit=False)
     member.group.refuse_with[COMMIT] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1_000

@@ -214,6 +214,17 @@ def test_a_zombie_cannot_commit() -> None:
     assert member.group.offsets == {}
 
 
+def test_a_membership_that_has_ended_is_what_a_transaction_commits_as() -> None:
+    """In an empty group, offsets of a transaction that name no epoch would be accepted from any member."""
+    member = joined(enable_auto_commit=False, max_poll_interval_ms=20_000)
+    member.poll()
+    before = member.machine.the_group("test").metadata()
+    assert before.generation_id is not None
+    member.away(21_000)
+    assert member.machine.assignment == []
+    assert member.machine.the_group("test").metadata() == before
+
+
 def test_partitions_that_were_assigned_by_hand_are_committed_as_nobody() -> None:
     member = modern(enable_auto_commit=False)
     member.fill(0, 3)
