@@ -341,8 +341,9 @@ class ConsumerMachine(ConnectedMachine):
         self._topics.refresh(now_ms)
 
     def _out_of_range(self) -> None:
-        for position in self._fetcher.out_of_range:
-            self._start_offsets.out_of_range(position)
+        for position, generation in self._fetcher.out_of_range:
+            if position.generation == generation:
+                self._start_offsets.out_of_range(position)
         self._fetcher.out_of_range.clear()
 
     def _tell_readers(self) -> None:

@@ -56,7 +56,8 @@ class _Asked(NamedTuple):
 class Fetcher:
     """Sends Fetch requests and holds the fetched records until they are taken.
 
-    ``out_of_range`` and ``errors`` collect what the consumer must decide about.
+    ``out_of_range`` and ``errors`` collect what the consumer must decide about. Positions have their generation with
+    them, because the application may seek before that.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Fetcher:
         self._sessions: dict[Route, FetchSessionHandler] = {}
         self._ready: deque[FetchedRecords] = deque()
         self._rack_id = config.client_rack
-        self.out_of_range: list[Position] = []
+        self.out_of_range: list[tuple[Position, int]] = []
         self.errors: dict[TopicPartition, Exception] = {}
         self._truncation = TruncationCheck(
             config,
@@ -324,7 +325,7 @@ class Fetcher:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # Fetched records before this offset may not be taken yet; then it is fetched again, with the same error.
             if position.offset == position.fetch_offset:
-                self.out_of_range.append(position)
+                self.out_of_range.append((position, position.generation))
             return
         if code in OUTDATED_METADATA:
             self._metadata.outdated()

@@ -57,7 +57,7 @@ class TruncationCheck:
         random: Random,
         *,
         errors: dict[TopicPartition, Exception],
-        out_of_range: list[Position],
+        out_of_range: list[tuple[Position, int]],
     ) -> None:
         self._resets = config.auto_offset_reset is not OffsetReset.NONE
         self._positions = positions
@@ -139,7 +139,7 @@ class TruncationCheck:
                 self._errors[position.topic_partition] = client_error(code, text)
             return False
         if answer.leader_epoch is None or answer.end_offset is None:
-            self._out_of_range.append(position)  # The leader knows no epoch as old as that.
+            self._out_of_range.append((position, asked.generation))  # The leader knows no epoch as old as that.
             return self._resets
         if answer.end_offset >= asked.fetch_offset:
             position.checked_epoch = asked.leader_epoch

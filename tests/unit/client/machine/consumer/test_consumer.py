@@ -231,6 +231,21 @@ def test_an_offset_that_the_log_no_longer_has_is_reset() -> None:
     assert consumer.take() == [(0, 2, b"c")]
 
 
+def test_a_seek_after_the_answer_that_an_offset_is_missing_is_not_undone() -> None:
+    """The answer and the seek come within the same turn of the loop; the answer is about the offset before."""
+    consumer = Consuming(auto_offset_reset="latest")
+    consumer.fill(0, b"a", b"b", b"c").start_offset = 1
+    is_held, consumer.bench.held = consumer.bench.held, lambda request: request.api_key is ApiKey.FETCH
+    consumer.machine.assign([ORDERS_0], 0.0)
+    consumer.machine.seek(ORDERS_0, 0)
+    consumer.bench.turn()
+    (fetch,) = consumer.bench.waiting(ApiKey.FETCH)
+    consumer.bench.answer(fetch, turn=False)
+    consumer.machine.seek(ORDERS_0, 1)
+    consumer.bench.held = is_held
+    assert consumer.take() == [(0, 1, b"b"), (0, 2, b"c")]
+
+
 def test_without_auto_offset_reset_a_missing_offset_is_an_error_that_says_where() -> None:
     consumer = Consuming(auto_offset_reset="none")
     consumer.fill(0, b"a", b"b").start_offset = 1
