@@ -67,7 +67,9 @@ class ConsumerMachine(ConnectedMachine):
             if config.group_id is not None
             else None
         )
-        self._start_offsets = StartOffsets(config, self._positions, self._lookup, self._fetcher.errors, self.group)
+        self._start_offsets = StartOffsets(
+            config, self._positions, self._lookup, self._fetcher.errors, self.group, random
+        )
         self._topics = ConsumerTopics(self._metadata, self._positions, self._lookup, self.group, self._fetcher.errors)
         self._ownership_version_before: object | None = None
         """The group's ``ownership_version`` when the first record was returned that is not committed or rewound."""
@@ -262,7 +264,7 @@ class ConsumerMachine(ConnectedMachine):
                 self._follow_group(now_ms)
                 self._topics.follow_group(now_ms)
             self._out_of_range()
-            self._start_offsets.poll()
+            self._start_offsets.poll(now_ms)
             if self.group is not None:
                 self.group.poll_offsets(now_ms)
             self._lookup.poll(now_ms)

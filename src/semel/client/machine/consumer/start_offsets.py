@@ -9,10 +9,12 @@ moved on, and records would be skipped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from random import Random
 from typing import Final
 
 from semel.client.config.consumer import ConsumerConfig, OffsetReset
 from semel.client.machine.connection.promise import Promise
+from semel.client.machine.connection.retry import Retry
 from semel.client.machine.consumer.list_offsets import OffsetLookup
 from semel.client.machine.consumer.positions import Position, Positions
 from semel.client.machine.group.commits import Committed
@@ -35,6 +37,7 @@ class StartOffsets:
         lookup: OffsetLookup,
         errors: dict[TopicPartition, Exception],
         group: Group | None,
+        random: Random,
     ) -> None:
         self._reset_to = _RESETS[config.auto_offset_reset]
         self._positions = positions
@@ -47,6 +50,9 @@ class StartOffsets:
         """Partitions that start at the group's committed offset, with the generation for which it was requested."""
         self._looking: dict[TopicPartition, int] = {}
         """Partitions whose offset is being looked up by time, with the generation for which it is."""
+        self._retry = Retry.of(config.client, random)
+        self._refused: list[Position] = []
+        """The positions whose lookup was refused since the last poll."""
         self._begun: dict[TopicPartition, int] = {}
         """The offsets at which reading started in partitions that have no committed offset."""
         self._sought: dict[TopicPartition, int | None] = {}
@@ -123,8 +129,13 @@ class StartOffsets:
             "none: seek to one that it has",
         )
 
-    def poll(self) -> None:
+    def poll(self, now_ms: float) -> None:
         """Look up the offset of every partition that has no position."""
+        if self._refused:
+            self._retry = self._retry.failed(now_ms)
+            for position in self._refused:
+                position.retry_ms = self._retry.due_ms
+            self._refused.clear()
         if self._restoring:
             self._restore()
         for position in self._positions:
@@ -135,7 +146,7 @@ class StartOffsets:
                 continue
             if position.reset_to is None:
                 self._errors[topic_partition] = _no_position(topic_partition)
-            elif self._looking.get(topic_partition) != position.generation:
+            elif self._looking.get(topic_partition) != position.generation and now_ms >= position.retry_ms:
                 self._look_up(position, position.reset_to)
 
     # What the group has committed
@@ -193,7 +204,9 @@ class StartOffsets:
             return
         if promise.error is not None:
             self._failed(position, promise.error)
+            self._refused.append(position)
             return
+        self._retry = self._retry.succeeded()
         found = promise.value[topic_partition]
         if found is None:
             position.reset(LATEST)  # No record is that late: the next one will be.

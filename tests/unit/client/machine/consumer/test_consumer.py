@@ -15,7 +15,7 @@ from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.control import EndTransactionMarker, build_marker_batch
 from semel.wire.messages.fetch import AbortedTransaction
-from semel.wire.messages.list_offsets import EARLIEST, LATEST
+from semel.wire.messages.list_offsets import EARLIEST, LATEST, ListOffsetsResponse
 from semel.wire.records import Record, build_batch
 from tests.unit.client.machine.machine_bench import Bench, Request
 from tests.unit.client.machine.model_cluster import ModelCluster, ModelLog
@@ -291,6 +291,33 @@ def test_a_topic_that_may_not_be_read_is_an_error() -> None:
     consumer.assign(ORDERS_0)
     with pytest.raises(AbortableError, match="TOPIC_AUTHORIZATION_FAILED"):
         consumer.take()
+
+
+class OffsetsNotGiven(ModelCluster):
+    """Its brokers refuse to look up offsets, until they are allowed to."""
+
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def _list_offsets(self, request: Any) -> ListOffsetsResponse:
+        response = super()._list_offsets(request)
+        for topic in response.topics:
+            for answer in topic.partitions:
+                answer.error_code = self.code
+        return response
+
+
+def test_a_lookup_that_is_refused_is_an_error_and_is_tried_again_after_pauses() -> None:
+    cluster = OffsetsNotGiven(topics={"orders": 2})
+    consumer = Consuming(cluster, auto_offset_reset="earliest")
+    consumer.fill(0, b"a")
+    consumer.assign(ORDERS_0)
+    consumer.bench.advance(10_000)
+    assert 10 < len(consumer.bench.requests(ApiKey.LIST_OFFSETS)) < 20
+    with pytest.raises(AbortableError, match="TOPIC_AUTHORIZATION_FAILED"):
+        consumer.take()
+    cluster.code = ErrorCode.NONE
+    consumer.bench.advance(1_000)
+    assert consumer.take() == [(0, 0, b"a")]
 
 
 def test_no_more_is_fetched_ahead_than_two_answers() -> None:
