@@ -210,7 +210,7 @@ class Coordination:
             self._later(now_ms, text, self._markers_backoff)
         elif family_of(code) is Family.RETRIABLE:
             self._later(now_ms, text)
-        elif family_of(code) is Family.ABORTABLE and not isinstance(step, steps.InitProducerId):
+        elif family_of(code) is Family.ABORTABLE and _can_abort_after(step):
             self._transaction.abortable(client_error(code, text))
         else:
             self._transaction.fatal(client_error(code, text, Family.FATAL))
@@ -223,3 +223,14 @@ class Coordination:
         self._retry = self._retry.succeeded()
         self._commit_in_doubt = False
         self.waiting_for = None
+
+
+def _can_abort_after(step: steps.Step) -> bool:
+    """Whether an abort may follow the refusal of this step. After that of an abort, another would be refused, too."""
+    match step:
+        case steps.InitProducerId():
+            return False
+        case steps.EndTransaction():
+            return step.committed
+        case _:
+            return True

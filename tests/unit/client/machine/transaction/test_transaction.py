@@ -327,6 +327,21 @@ def test_a_commit_that_is_refused_can_be_aborted(code: ErrorCode) -> None:
     assert producer.transaction.state is TransactionState.READY
 
 
+@pytest.mark.parametrize("version", [V1, V2])
+def test_an_abort_that_is_refused_is_a_fatal_error(version: int) -> None:
+    """KIP-1050: the answer to TRANSACTION_ABORTABLE is an abort, so an abort that gets it cannot succeed."""
+    producer = begun(version)
+    producer.send(b"a")
+    producer.turn()
+    producer.advance(100)
+    producer.cluster.transactions.refuse_with[ApiKey.END_TXN] = [ErrorCode.TRANSACTION_ABORTABLE] * 1_000
+    promise = producer.transaction.abort()
+    producer.turn()
+    assert isinstance(promise.error, FatalError)
+    assert producer.transaction.state is TransactionState.FATAL_ERROR
+    assert producer.asked().count(ApiKey.END_TXN) == 1
+
+
 @pytest.mark.parametrize(
     "code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID]
 )
