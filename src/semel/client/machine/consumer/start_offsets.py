@@ -54,7 +54,9 @@ class StartOffsets:
         self._refused: list[Position] = []
         """The positions whose lookup was refused since the last poll."""
         self._begun: dict[TopicPartition, int] = {}
-        """The offsets at which reading started in partitions that have no committed offset."""
+        """The offsets to which ``rewind`` goes back if the group has none: where reading started, or what is known to
+        have been committed, which may have expired.
+        """
         self._sought: dict[TopicPartition, int | None] = {}
         """The offsets of seeks since the application last committed; ``None``: a seek by time, not yet known."""
 
@@ -105,6 +107,9 @@ class StartOffsets:
             if sought is not None:
                 position.seek(sought)
             elif self._group is not None:
+                committed = self._group.known_committed(position.topic_partition)
+                if committed is not None:
+                    self._begun[position.topic_partition] = committed.offset
                 position.reset(LATEST)
                 self._restoring[position.topic_partition] = None
             else:

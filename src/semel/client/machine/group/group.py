@@ -150,6 +150,10 @@ class Group:
         """Note that these offsets are committed, by this member or through a transaction."""
         self._committed.update(offsets)
 
+    def known_committed(self, topic_partition: TopicPartition) -> OffsetAndMetadata | None:
+        """Return the offset that is known to have been committed, or to have been there when reading started."""
+        return self._committed.get(topic_partition)
+
     def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions behind the returned records, where they differ from what is known to be committed."""
         return {

@@ -774,6 +774,21 @@ def test_rewinding_goes_back_to_where_reading_began_if_nothing_was_committed() -
     assert member.poll() == [(0, 3), (0, 4)]
 
 
+@pytest.mark.parametrize("policy", ["latest", "earliest", "none"])
+def test_rewinding_goes_back_to_what_was_committed_although_it_has_expired(policy: str) -> None:
+    """The offsets of a group without members expire, also while a consumer reads partitions assigned by hand."""
+    member = Member(auto_offset_reset=policy, enable_auto_commit=False)
+    member.fill(0, 5)
+    member.group.offsets = {ORDERS[0]: 1}
+    member.machine.assign([ORDERS[0]], 0.0)
+    assert member.poll(count=2) == [(0, 1), (0, 2)]
+    assert member.commit().error is None
+    assert member.poll(count=2) == [(0, 3), (0, 4)]
+    member.group.offsets.clear()
+    member.machine.rewind()
+    assert member.poll(count=2) == [(0, 3), (0, 4)]
+
+
 def test_records_that_were_put_back_do_not_shorten_the_way_back() -> None:
     """Scenario 57: what could not be handed out is read again, and so is what came before it."""
     member = Member(enable_auto_commit=False)
