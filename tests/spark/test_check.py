@@ -14,7 +14,7 @@ from semel.blocking import Admin, Consumer
 from semel.spark import Pipeline, Refused, pipeline
 from semel.testing import Broker
 from tests.spark.jobs import copied, run, source
-from tests.spark.topics import create, fill
+from tests.spark.topics import create, fill, values
 from tools.patience import PATIENCE_MS
 
 
@@ -89,6 +89,12 @@ def is_known(broker: Broker, transactional_id: str) -> bool:
             copied, {}, {"trigger": {"processingTime": "now and then"}}, "trigger={'processingTime'", id="trigger"
         ),
         pytest.param(copied, {}, {"trigger": {"sometimes": True}}, "trigger={'sometimes'", id="name of a trigger"),
+        pytest.param(
+            copied, {}, {"trigger": {"continuous": "1 second"}}, "which continuous does not have", id="continuous"
+        ),
+        pytest.param(
+            copied, {}, {"trigger": {"realTime": "5 minutes"}}, "which realTime does not have", id="real time"
+        ),
         pytest.param(copied, {}, {"query_name": ""}, "query_name=''", id="name of the query"),
         pytest.param(copied, {}, {"writers": 99}, "writers=99, and there are 2 task slots", id="writers"),
         pytest.param(copied, {}, {"attempts": 0}, "attempts=0; it is at least 1", id="attempts"),
@@ -125,6 +131,22 @@ def test_check_and_start_refuse_alike_and_take_over_nothing(
     assert said in refusals(made(transform(source(spark, broker, **options)), broker, checkpoint, **changes))
     assert not checkpoint.exists()
     assert not is_known(broker, "jobs")
+
+
+def test_the_name_of_a_running_query_is_refused_and_that_query_is_not_superseded(
+    spark: SparkSession, broker: Broker, checkpoint: Path, tmp_path: Path
+) -> None:
+    rows = copied(source(spark, broker))
+    running = made(rows, broker, checkpoint, query_name="copies", trigger=None).start()
+    try:
+        running.processAllAvailable()
+        other = made(rows, broker, tmp_path / "other", query_name="copies", trigger=None)
+        assert "query_name='copies' is the name of a query that is running" in refusals(other)
+        fill(broker, "in", range(5, 10))
+        running.processAllAvailable()
+    finally:
+        running.stop()
+    assert values(broker, "out") == list(range(10))
 
 
 def test_a_group_that_consumes_is_found_by_both(spark: SparkSession, broker: Broker, checkpoint: Path) -> None:

@@ -30,7 +30,9 @@ from semel.spark.refusals import (
     check_output_mode,
     check_plan,
     check_protocols,
+    check_query_name,
     check_session,
+    check_trigger,
     check_version,
     refusing,
 )
@@ -148,6 +150,7 @@ class Pipeline:
         if they do not answer. The query's progress names sources and sink: see ``PipelineQuery``. With Spark Connect
         the progress is Spark's own, and so is the error if the server's process refuses the start.
         """
+        check_query_name(self.df.sparkSession, self.query_name)
         if is_remote(self.df):
             return self._query(RemoteBatches(self._check_query()), self.checkpoint)
         start = self._located()
@@ -172,6 +175,7 @@ class Pipeline:
 
         Raises what these checks would raise in ``start``.
         """
+        check_query_name(self.df.sparkSession, self.query_name)
         start = self._located()
         with Cluster(**client_settings(self.sink.settings)) as cluster:
             start.check(cluster, self._opened_checkpoint(start.checkpoint_location))
@@ -278,6 +282,7 @@ class Pipeline:
         writer = self.df.writeStream.option("checkpointLocation", location)
         asked_of_spark(f"output_mode={self.output_mode!r}", lambda: writer.outputMode(self.output_mode))
         if self.trigger:
+            check_trigger(self.trigger)
             asked_of_spark(f"trigger={dict(self.trigger)}", lambda: writer.trigger(**self.trigger))
         if self.query_name is not None:
             name = self.query_name

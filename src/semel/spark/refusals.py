@@ -32,6 +32,7 @@ _PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.2
 _ANSWER_S: Final = 60.0
 _MOVING_S: Final = 30.0
+_WITHOUT_BATCHES: Final = ("continuous", "realTime")
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +140,22 @@ def check_output_mode(df: DataFrame, output_mode: str) -> None:
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     plan = df._jdf.queryExecution().analyzed()
     asked_of_spark(f"output_mode={output_mode!r}", lambda: checker.checkForStreaming(plan, mode))
+
+
+def check_trigger(trigger: Mapping[str, Any]) -> None:
+    """Raises ``Refused`` for a trigger with which Spark calls no function for each batch."""
+    for name in _WITHOUT_BATCHES:
+        if trigger.get(name) is not None:
+            raise Refused(
+                f"trigger={dict(trigger)}: a pipeline commits micro-batches, which {name} does not have. Use "
+                "processingTime or availableNow"
+            )
+
+
+def check_query_name(spark: SparkSession, name: str | None) -> None:
+    """Raises ``Refused`` if a query with this name is running in the session: Spark would not start another one."""
+    if name is not None and any(query.name == name for query in spark.streams.active):
+        raise Refused(f"query_name={name!r} is the name of a query that is running: stop that one, or use another name")
 
 
 def check_transaction_timeout(timeout_ms: int, cluster: Cluster) -> None:
