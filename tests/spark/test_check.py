@@ -149,6 +149,21 @@ def test_the_name_of_a_running_query_is_refused_and_that_query_is_not_superseded
     assert values(broker, "out") == list(range(10))
 
 
+def test_a_topic_that_two_sources_of_one_group_read_by_other_options_is_found_by_both(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    by_pattern = (
+        spark.readStream.format("semel")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("kafka.group.id", "jobs")
+        .option("subscribePattern", "i.*")
+        .load()
+    )
+    job = made(copied(source(spark, broker)).union(copied(by_pattern)), broker, checkpoint)
+    assert "two sources read 'in' under group 'jobs', which has one offset for both" in refusals(job)
+    assert not is_known(broker, "jobs")
+
+
 def test_a_group_that_consumes_is_found_by_both(spark: SparkSession, broker: Broker, checkpoint: Path) -> None:
     servers = broker.bootstrap_servers
     with Consumer(bootstrap_servers=servers, group_id="jobs", auto_offset_reset="earliest") as consumer:

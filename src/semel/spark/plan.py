@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from semel.spark.decision import SourcePartition
+from semel.spark.errors import PipelineError
 from semel.spark.source.offsets import Offsets
 from semel.spark.source.options import SourceOptions
 
@@ -53,12 +54,20 @@ class QueryPlan:
 
     def source_offsets(self, ends: Sequence[Offsets]) -> dict[SourcePartition, int]:
         """Return the offsets of all sources by group and partition. ``ends`` has one entry for each source, in the
-        order of Spark's offset log."""
-        return {
-            SourcePartition(source.group_id or "", topic_partition): offset
-            for source, offsets in zip(self.sources, ends, strict=True)
-            for topic_partition, offset in offsets.items()
-        }
+        order of Spark's offset log.
+
+        Raises ``PipelineError`` if two sources with one group have the same partition. A start refuses that, but a
+        topic that both match may appear later.
+        """
+        found: dict[SourcePartition, int] = {}
+        for source, offsets in zip(self.sources, ends, strict=True):
+            group_id = source.group_id or ""
+            for topic_partition, offset in offsets.items():
+                partition = SourcePartition(group_id, topic_partition)
+                if partition in found:
+                    raise PipelineError(read_twice(topic_partition.topic, group_id))
+                found[partition] = offset
+        return found
 
     @classmethod
     def of(cls, df: DataFrame) -> QueryPlan:
@@ -83,6 +92,14 @@ class QueryPlan:
                 else:
                     foreign.append(node.sourceName() if name.startswith("StreamingRelation") else name)
         return cls(tuple(sources), tuple(foreign), is_stateful, tuple(names))
+
+
+def read_twice(topic: str, group_id: str) -> str:
+    """Return the reason why two sources may not read a topic under one group."""
+    return (
+        f"two sources read {topic!r} under group {group_id!r}, which has one offset for both: give each a "
+        "kafka.group.id of its own"
+    )
 
 
 def nondeterministic_in(root: Any) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic, sleep
 from typing import Any, Final, TypeAlias
@@ -21,8 +21,9 @@ from semel.client.config.common import addresses
 from semel.errors import AbortableError, SemelError, TimedOut
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Note
-from semel.spark.plan import QueryPlan
+from semel.spark.plan import QueryPlan, read_twice
 from semel.spark.source.options import SourceOptions
+from semel.types import TopicPartition
 
 _VERSION_MIN = (4, 2)
 _MORE_THAN_SLOTS = 100_000
@@ -93,10 +94,17 @@ def check_plan(plan: QueryPlan) -> None:
             key = (source.group_id, topic)
             read[key] = read.get(key, 0) + 1
             if read[key] > 1:
-                raise Refused(
-                    f"two sources read {topic!r} under group {source.group_id!r}, which has one offset for both: give "
-                    "each a kafka.group.id of its own"
-                )
+                raise Refused(read_twice(topic, source.group_id))
+
+
+def check_sources_are_apart(read: Iterable[tuple[SourceOptions, Iterable[TopicPartition]]]) -> None:
+    """Raises ``Refused`` if two sources with one group read the same partition, as two patterns may do."""
+    seen: set[tuple[str | None, TopicPartition]] = set()
+    for source, partitions in read:
+        for partition in partitions:
+            if (source.group_id, partition) in seen:
+                raise Refused(read_twice(partition.topic, source.group_id or ""))
+            seen.add((source.group_id, partition))
 
 
 def check_session(spark: SparkSession, writers: int | None) -> int:

@@ -45,6 +45,7 @@ from semel.spark.refusals import (
     check_group_is_undivided,
     check_servers,
     check_sink_topics,
+    check_sources_are_apart,
     check_transaction_timeout,
     check_twice,
     refusing,
@@ -328,13 +329,16 @@ class Start:
     def _partitions(self, cluster: Cluster) -> list[tuple[SourceOptions, list[TopicPartition]]]:
         """Return each source with its partitions.
 
-        Raises ``Refused`` for a topic or partition that does not exist, or that may not be described.
+        Raises ``Refused`` for a topic or partition that does not exist, or that may not be described, and for one that
+        two sources read under one group.
         """
         try:
             with refusing(AbortableError):
-                return [(source, source.subscription.partitions(cluster)) for source in self.plan.sources]
+                found = [(source, source.subscription.partitions(cluster)) for source in self.plan.sources]
         except LookupError as error:
             raise Refused(f"{error}: create it first") from None
+        check_sources_are_apart(found)
+        return found
 
     def _check_servers(self) -> None:
         for servers in {str(one["bootstrap_servers"]) for one in (self.sink.settings, *self._source_settings)}:
