@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from semel.blocking import Producer
+from semel.blocking import Admin, Producer
 from semel.spark import Refused, pipeline
+from semel.spark.source.options import SourceOptions
+from semel.spark.source.reading import DataLost
+from semel.spark.source.source import SplitsPartition, StreamReader
 from semel.testing import Broker
+from semel.types import TopicPartition
 from tests.spark.jobs import copied, run, source
 from tests.spark.topics import committed, create, fill, values
+
+ENDS = {TopicPartition("in-2", index): -1 for index in range(2)}
 
 
 def test_a_batch_read_has_sparks_columns_and_obeys_offsets_and_headers(spark: SparkSession, broker: Broker) -> None:
@@ -64,6 +71,48 @@ def test_a_partition_that_appears_while_the_query_runs_is_read_from_its_beginnin
     fill(broker, "in-2", range(10, 20))
     run(frame, broker, tmp_path / "checkpoint")
     assert values(broker, "out") == list(range(20))
+
+
+def reader(broker: Broker, **options: str) -> StreamReader:
+    said = {"kafka.bootstrap.servers": broker.bootstrap_servers, "startingOffsets": "earliest", **options}
+    return StreamReader(SourceOptions.parse(said, is_streaming=True))
+
+
+@pytest.mark.parametrize("limit", [ReadAllAvailable(), ReadMaxRows(3)])
+def test_a_topic_that_appears_without_its_first_records_is_data_that_is_lost(
+    broker: Broker, limit: ReadAllAvailable | ReadMaxRows
+) -> None:
+    create(broker, "in-1")
+    stream, forgiving = (reader(broker, subscribePattern="in-.*", failOnDataLoss=loss) for loss in ("true", "false"))
+    start = stream.latestOffset({}, limit)
+    fill(broker, "in-2", range(10), key_count=1)
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        (partition,) = [tp for tp, end in admin.partitions.list_offsets(ENDS).all().items() if end.offset == 10]
+        admin.partitions.delete_records({partition: 4}).all()
+    end = {**start, "in-2": {"0": 0, "1": 0, str(partition.partition): 10}}
+    lost = rf"offsets 0 to 10 of {partition} are not all there: the log begins at 4"
+    with pytest.raises(DataLost, match=lost):
+        stream.partitions(start, stream.latestOffset(start, limit))
+    with pytest.raises(DataLost, match=lost):
+        stream.partitions(start, end)
+    (share,) = forgiving.partitions(start, end)
+    assert isinstance(share, SplitsPartition)
+    assert [(split.topic_partition, split.start, split.end) for split in share.splits] == [(partition, 4, 10)]
+
+
+def test_a_topic_that_was_deleted_and_created_again_is_data_that_is_lost(broker: Broker) -> None:
+    fill(broker, "in", range(10))
+    stream, forgiving = (reader(broker, subscribe="in", failOnDataLoss=loss) for loss in ("true", "false"))
+    start = stream.latestOffset({}, ReadAllAvailable())
+    assert forgiving.latestOffset({}, ReadAllAvailable()) == start
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.topics.delete("in")
+    fill(broker, "in", range(50))
+    with pytest.raises(
+        DataLost, match=r"offsets 0 to \d of in-0 are not all there: the topic was deleted, and created"
+    ):
+        stream.latestOffset(start, ReadAllAvailable())
+    assert sum(forgiving.latestOffset(start, ReadAllAvailable())["in"].values()) == 50
 
 
 @pytest.mark.parametrize(

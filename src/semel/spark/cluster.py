@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
+from uuid import UUID
 
 from semel.client.admin.admin import Admin
 from semel.client.admin.batches import RawBatches
@@ -54,6 +55,8 @@ class Topics:
     refused: Mapping[str, KafkaError] = field(default_factory=dict)
     """The topics of which is not known whether they exist, with the broker's error: this user may not describe them, or
     the name is not legal."""
+    ids: Mapping[str, UUID] = field(default_factory=dict)
+    """The topic id of each topic that exists. A topic that is deleted and created again has another one."""
 
 
 class Cluster:
@@ -110,7 +113,8 @@ class Cluster:
         """
         if names is None:
             listed = self._thread.run(self._admin.topics.list())
-            return Topics({name: topic.partitions for name, topic in listed.items()}, ())
+            counts = {name: topic.partitions for name, topic in listed.items()}
+            return Topics(counts, (), ids={name: topic.topic_id for name, topic in listed.items()})
         found = self.look_up(names)
         for error in found.refused.values():
             raise error
@@ -130,7 +134,8 @@ class Cluster:
                 raise error  # It says nothing about this topic: no broker has answered, or the login was refused.
         counts = {name: len(topic.partitions) for name, topic in found.succeeded.items()}
         internal = frozenset(name for name, topic in found.succeeded.items() if topic.is_internal)
-        return Topics(counts, tuple(missing), internal, refused)
+        ids = {name: topic.topic_id for name, topic in found.succeeded.items()}
+        return Topics(counts, tuple(missing), internal, refused, ids)
 
     # Offsets
 

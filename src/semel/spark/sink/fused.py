@@ -22,7 +22,7 @@ from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sink.sink import Sink, WriteJob
 from semel.spark.sink.writing import WRITTEN_SCHEMA, Writer, counts_of
 from semel.spark.source.options import SourceOptions
-from semel.spark.source.reading import read_splits
+from semel.spark.source.reading import new_partition_offsets, read_splits
 from semel.spark.source.source import cluster_of
 from semel.spark.source.splits import Split
 from semel.spark.task_process import prepare_process
@@ -66,8 +66,7 @@ def write_fused(
     start = {partition.topic_partition: offset for partition, offset in batch.start.items()}
     end = {partition.topic_partition: offset for partition, offset in batch.end.items()}
     check_numbers(job, end)
-    new = [tp for tp in end if tp not in start]
-    begins = {**start, **(cluster.beginning_offsets(new) if new else {})}
+    begins = {**start, **new_partition_offsets(end, start, cluster, fail_on_data_loss=source.fail_on_data_loss)}
     shares = shared([Split(tp, begins[tp], end[tp]) for tp in end], job.writers)
     task = _task(job, transform, source, shares)
     tasks = spark.range(0, job.writers, 1, job.writers)

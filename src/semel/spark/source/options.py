@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import UUID
 
 from semel.spark.cluster import Cluster, Topics
 from semel.spark.source.offsets import (
@@ -64,7 +65,11 @@ class Subscription:
         return self.pattern or ",".join([*self.topics, *map(str, self.assigned)])
 
     def partitions(self, cluster: Cluster) -> list[TopicPartition]:
-        """Return the partitions that exist now.
+        """Return the partitions that exist now. Raises what ``look_up`` raises."""
+        return self.look_up(cluster)[0]
+
+    def look_up(self, cluster: Cluster) -> tuple[list[TopicPartition], dict[str, UUID]]:
+        """Return the partitions that exist now, and the ids of their topics.
 
         Raises ``LookupError`` for a named topic or partition that does not exist, and ``AbortableError`` for a topic
         that may not be described or whose name is not legal.
@@ -81,7 +86,7 @@ class Subscription:
         absent = [str(tp) for tp in self.assigned if tp.partition >= found.partition_counts[tp.topic]]
         if absent:
             raise LookupError(f"there is no partition {', '.join(absent)} to read from")
-        return sorted(self.assigned)
+        return sorted(self.assigned), dict(found.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +142,10 @@ class SourceOptions:
         )
 
 
-def _all_of(topics: Topics, wanted: Any) -> list[TopicPartition]:
-    return sorted(
-        TopicPartition(name, index)
-        for name, count in topics.partition_counts.items()
-        if wanted(name)
-        for index in range(count)
-    )
+def _all_of(topics: Topics, wanted: Any) -> tuple[list[TopicPartition], dict[str, UUID]]:
+    counts = {name: count for name, count in topics.partition_counts.items() if wanted(name)}
+    partitions = sorted(TopicPartition(name, index) for name, count in counts.items() for index in range(count))
+    return partitions, {name: topics.ids[name] for name in counts}
 
 
 def _subscription(said: Mapping[str, str]) -> Subscription:

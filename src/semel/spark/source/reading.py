@@ -70,6 +70,26 @@ def read_splits(
         yield from reading.rows(include_headers)
 
 
+def new_partition_offsets(
+    ends: Mapping[TopicPartition, int],
+    start: Mapping[TopicPartition, int],
+    cluster: Cluster,
+    *,
+    fail_on_data_loss: bool,
+) -> dict[TopicPartition, int]:
+    """Return where the partitions begin that are in ``ends`` and not in ``start``: they appeared while the query ran,
+    and are read from their beginning.
+
+    Raises ``DataLost`` if the first records of one are gone.
+    """
+    new = [topic_partition for topic_partition in ends if topic_partition not in start]
+    found = cluster.beginning_offsets(new) if new else {}
+    for topic_partition, first in found.items():
+        if first and fail_on_data_loss:
+            raise DataLost(topic_partition, 0, ends[topic_partition], f"the log begins at {first}")
+    return found
+
+
 def first_headers(splits: Sequence[Split], cluster: Cluster, *, count_max: int) -> list[Headers]:
     """Return the headers of the first records of the splits, of at most ``count_max`` records, divided evenly among the
     splits.

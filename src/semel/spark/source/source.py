@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -25,7 +26,7 @@ from semel.spark.errors import BrokersAway
 from semel.spark.refusals import check_servers, check_version
 from semel.spark.source.offsets import Offsets, from_spark, resolve, to_spark
 from semel.spark.source.options import SourceOptions
-from semel.spark.source.reading import HEADERS_SCHEMA, SCHEMA, DataLost, read_splits
+from semel.spark.source.reading import HEADERS_SCHEMA, SCHEMA, DataLost, new_partition_offsets, read_splits
 from semel.spark.source.splits import Split, limited, shares_of, split
 from semel.spark.task_process import prepare_process
 from semel.types import TopicPartition
@@ -72,6 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._latest: Offsets = {}
         self._end: Offsets | None = None
+        self._topic_ids: dict[str, UUID] = {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickle the reader, which happens in a task before the task reads its input: see ``prepare_process``."""
@@ -107,26 +109,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # With failOnDataLoss=false, a partition that has vanished keeps its offset: it may only be gone for a moment.
         ends = {**begins, **{tp: max(end, begins.get(tp, 0)) for tp, end in latest.items()}}
         if isinstance(limit, ReadMaxRows):
-            new = [tp for tp in ends if tp not in begins]
-            first = cluster_of(self._options).beginning_offsets(new) if new else {}
-            ends = limited({**begins, **first}, ends, limit.max_rows)
+            ends = limited({**begins, **self._new(ends, begins)}, ends, limit.max_rows)
         return to_spark(ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begins, ends = from_spark(start), from_spark(end)
-        new = [tp for tp in ends if tp not in begins]
-        if new:
-            with _naming_the_option(self._options):
-                begins.update(cluster_of(self._options).beginning_offsets(new))
+        with _naming_the_option(self._options):
+            begins.update(self._new(ends, begins))
         ranges = [Split(tp, begins[tp], offset) for tp, offset in ends.items()]
         return [SplitsPartition(share) for share in shares_of(ranges, self._options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)
 
+    def _new(self, ends: Offsets, start: Offsets) -> Offsets:
+        lost = self._options.fail_on_data_loss
+        return new_partition_offsets(ends, start, cluster_of(self._options), fail_on_data_loss=lost)
+
     def _end_offsets(self) -> Offsets:
         cluster = cluster_of(self._options)
-        return cluster.end_offsets(self._options.subscription.partitions(cluster))
+        partitions, topic_ids = self._options.subscription.look_up(cluster)
+        self._check_topics_are_the_same(partitions, topic_ids)
+        return cluster.end_offsets(partitions)
+
+    def _check_topics_are_the_same(self, partitions: Sequence[TopicPartition], topic_ids: Mapping[str, UUID]) -> None:
+        """Raises ``DataLost`` if a topic was deleted and created again while the query runs: the records at its offsets
+        are others now."""
+        for partition in partitions:
+            topic_id = topic_ids[partition.topic]
+            if self._topic_ids.get(partition.topic, topic_id) != topic_id and self._options.fail_on_data_loss:
+                begin = self._latest.get(partition, 0)
+                raise DataLost(partition, 0, begin, "the topic was deleted, and created again under the same name")
+        self._topic_ids.update(topic_ids)
 
     def _check_nothing_is_lost(self, begins: Offsets, latest: Offsets) -> None:
         if not self._options.fail_on_data_loss:
