@@ -37,6 +37,7 @@ from semel.log.durability.checkpointing import (
     checkpoint_failed,
     checkpointed,
     prepare_checkpoint,
+    remove_outdated_snapshots,
     without_frames,
 )
 from semel.log.durability.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
@@ -222,6 +223,7 @@ class Checkpointer:
                 outcome.skip(job, error)
             outcome.moved.clear()
             outcome.unwritten = without_frames(error)
+        remove_outdated_snapshots(job for job in outcome.moved if self._is_here(job.log))
         return outcome
 
     def _write(self, name: str, offsets: Mapping[PartitionLog, int]) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +65,9 @@ class Checkpoint:
     segments: list[Segment]
     index_writes: list[IndexWrite]
     snapshots: list[Snapshot]
+    outdated_snapshot: (
+        int | None
+    )  # the offset of the snapshot that is not needed any more when the recovery point moved
     epochs: _Epochs
     epochs_changed: bool
     checksums: list[tuple[str, bytes]]  # path and content, per segment
@@ -119,12 +123,14 @@ def prepare_checkpoint(log: PartitionLog, *, closing: bool = False) -> Checkpoin
     log.checkpoints.is_running = True
     ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
     epochs = tuple(log.epochs.entries)
+    previous = log.recovery_point
     return Checkpoint(
         log=log,
         offset=log.log_end_offset,
         segments=segments,
         index_writes=[write for segment in segments for write in segment.index_writes()],
         snapshots=log.snapshots.for_checkpoint(log.log_end_offset, log.producers),
+        outdated_snapshot=None if any(segment.base_offset == previous for segment in log.segments) else previous,
         epochs=epochs,
         epochs_changed=epochs != log.checkpoints.epochs,
         checksums=[
@@ -137,8 +143,7 @@ def prepare_checkpoint(log: PartitionLog, *, closing: bool = False) -> Checkpoin
 
 
 def checkpointed(checkpoint: Checkpoint) -> None:
-    """Apply a checkpoint that was carried out: move the recovery point, and remove the snapshot that is not needed any
-    more."""
+    """Apply a checkpoint that was carried out: move the recovery point."""
     log = checkpoint.log
     log.checkpoints.is_running = False
     for segment in checkpoint.segments:
@@ -147,16 +152,11 @@ def checkpointed(checkpoint: Checkpoint) -> None:
     log.snapshots.written(checkpoint.snapshots)
     if checkpoint.truncations != log.truncations:
         return  # The log was truncated meanwhile: other records, which are not synced, may have these offsets now.
-    previous = log.recovery_point
-    log.recovery_point = max(previous, checkpoint.offset)
+    log.recovery_point = max(log.recovery_point, checkpoint.offset)
     log.own_files_synced(log.recovery_point, checkpoint.new_names)
     for segment in checkpoint.segments:
         if segment is not log.segments.active:
             segment.open_on_demand()
-    if previous < log.recovery_point and all(segment.base_offset != previous for segment in log.segments):
-        # A snapshot that could not be removed does no harm, and the next start removes it.
-        with contextlib.suppress(OSError):
-            log.snapshots.remove(previous)
 
 
 def checkpoint_failed(log: PartitionLog) -> None:
@@ -249,6 +249,18 @@ def _one_by_one(disk: Disk, jobs: list[Checkpoint]) -> Outcome:
         else:
             outcome.moved.append(job)
     return outcome
+
+
+def remove_outdated_snapshots(jobs: Iterable[Checkpoint]) -> None:
+    """Remove the snapshots at the recovery points from which these checkpoints have moved, once that is in the files.
+
+    On the worker: while a file system commits its own journal, a removal may take 100 ms.
+    """
+    for job in jobs:
+        if job.outdated_snapshot is not None:
+            # A snapshot that could not be removed does no harm, and the next start removes it.
+            with contextlib.suppress(OSError):
+                job.log.snapshots.remove(job.outdated_snapshot)
 
 
 def _write_checkpoint(disk: Disk, job: Checkpoint, *, sync: bool = False) -> bytes:

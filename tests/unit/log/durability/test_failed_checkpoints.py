@@ -127,6 +127,20 @@ FAULTS = [
 ]
 
 
+def test_the_worker_removes_the_snapshots_that_a_checkpoint_has_replaced() -> None:
+    """On the loop, the removals for very many logs would take seconds."""
+    machine = Machine()
+    machine.produce()
+    machine.checkpoint()
+    machine.produce()
+    machine.directory.checkpoint()
+    machine.workers["semel-checkpoint"].work()  # The loop is not told yet.
+
+    left = [[name for name in machine.disk.list(log.folder) if name.endswith(".snapshot")] for log in machine.logs]
+
+    assert left == [[f"{2:020d}.snapshot"]] * 3
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.operation.value} {fault.path}")
 def test_a_checkpoint_that_fails_anywhere_is_tried_again_and_producing_goes_on(fault: DiskFault) -> None:
     machine = Machine()
