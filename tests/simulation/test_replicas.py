@@ -680,6 +680,23 @@ def test_open_transactions_are_checked_also_if_the_shard_that_is_waited_for_is_l
     run(scenario)
 
 
+def test_open_transactions_are_checked_also_by_a_broker_with_a_damaged_replica_of_the_coordinators_topic() -> None:
+    """Another broker leads that shard, and can be asked."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster, member = await with_an_unknown_transaction(simulation)
+        node = member.broker.node
+        topic = node.image.topics[TRANSACTION_STATE_TOPIC]
+        index = next(index for index, state in enumerate(topic.partitions) if state.leader != member.node_id)
+        node.partitions.unavailable[TRANSACTION_STATE_TOPIC, index] = "damaged"
+        await node.cluster.change(lambda image: next_term(image, TOPIC, 0, member.node_id))
+        await asyncio.sleep(10)
+        assert log_of(member, 0).last_stable_offset == log_of(member, 0).high_watermark
+        assert await values(cluster, 0) == [b"record"]
+
+    run(scenario)
+
+
 def next_term(image: ClusterImage, name: str, index: int, leader: int) -> MetadataDecision[None]:
     topic = image.topics[name]
     states = list(topic.partitions)

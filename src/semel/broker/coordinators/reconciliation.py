@@ -9,8 +9,9 @@ a transaction is aborted. Either way a line is logged.
 This is done at the beginning of every term of leadership, after a start and later in a cluster, because the leader does
 not know how it became the leader (an election may have been unclean). It waits until all shards of
 ``__transaction_state`` that are led here have been loaded, and all coordinators on other brokers have answered. If a
-shard could not be loaded, no transaction is ended. Nor is one whose producer the coordinator has admitted to the
-partition since the term began: its records belong to a transaction that the coordinator knows.
+shard could not be loaded, no transaction is ended; in a cluster the coordinators are asked again until another broker
+leads that shard. Nor is one ended whose producer the coordinator has admitted to the partition since the term began:
+its records belong to a transaction that the coordinator knows.
 
 If a transaction is decided and its markers are under way, the coordinator is asked about it again until the transaction
 is complete: a coordinator does not send a marker again that this partition had acknowledged before the marker was lost.
@@ -75,15 +76,16 @@ class Reconciliation:
         refusals = {runtime.refusal for runtime in self._transactions} - {None}
         if ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in refusals:
             return
-        if refusals or self._transactions.has_broken_shards:
-            self._suspects = []
-            logger.warning("open transactions are not compared with their coordinators: not all could be loaded")
-        elif self._node.peers is None:
-            suspects = self._take_suspects()
-            self._end_unknown(suspects, self._owners(_producer_ids(suspects)))
-        else:
+        if self._node.peers is not None:
+            # A shard that could not be loaded here may be led by another broker, now or later.
             remote = RemoteTransactions(self._node, self._node.peers, self._loop)
             self._asking = self._loop.create_task(self._ask_until_none_is_left(remote))
+        elif refusals or self._transactions.has_broken_shards:
+            self._suspects = []
+            logger.warning("open transactions are not compared with their coordinators: not all could be loaded")
+        else:
+            suspects = self._take_suspects()
+            self._end_unknown(suspects, self._owners(_producer_ids(suspects)))
 
     async def _ask_until_none_is_left(self, remote: RemoteTransactions) -> None:
         """Ask the coordinators until no transaction is left to check; those of terms that begin meanwhile are checked
