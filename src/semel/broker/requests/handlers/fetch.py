@@ -83,7 +83,8 @@ def fetch(
     waits = message.max_wait_ms > 0 and not reading.urgent and reading.size_bytes < parameters.min_bytes
     if not targets or not (waits or reading.must_wait_for_room):
         return respond(reading)
-    _wait(node, request, message, parameters, targets, reading, read, respond)
+    partitions = _partitions(node, targets, parameters)
+    _wait(node, request, message, parameters, partitions, reading, read, respond)
     return None
 
 
@@ -102,24 +103,47 @@ async def _fetch_many(
     enough = reading.urgent or reading.size_bytes >= parameters.min_bytes
     if message.max_wait_ms > 0 and not enough:
         request.in_slices = True
-        if len(targets) <= SESSION_PARTITIONS_MAX:
-            piece = Piece(request, asyncio.get_running_loop())
-            worth_reading = Reading([], parameters.min_bytes, urgent=True)
-            waiting = piece.as_request()
-            try:
-                _wait(node, waiting, message, parameters, targets, reading, lambda: worth_reading, lambda reading: None)
-            except KafkaError:
-                pass  # A partition is not led here any more, since its slice was read: reading it again returns that.
-            else:
-                request.delay(piece, hold=True)
-                await piece.answered
-        else:
-            # To watch all of these partitions would take longer than to read them again.
-            await asyncio.sleep(message.max_wait_ms / 1000)
+        await _wait_for_many(node, request, message, parameters, reading)
         reading = await node.turns.run(
             read_in_slices(node, targets, parameters, room_bytes=request.room_bytes()), elements=SLICE_TARGETS
         )
     return respond(reading)
+
+
+async def _wait_for_many(
+    node: Node, request: Request, message: FetchRequest, parameters: FetchParameters, reading: Reading
+) -> None:
+    """Wait until it is worth while to read the partitions of ``reading`` again."""
+    if len(reading.results) > SESSION_PARTITIONS_MAX:
+        # To watch all of these partitions would take longer than to read them again.
+        await asyncio.sleep(message.max_wait_ms / 1000)
+        return
+    targets = [target for target, _ in reading.results]
+    try:
+        partitions = _partitions(node, targets, parameters)
+    except KafkaError:
+        return  # A partition is not led here any more, since its slice was read: reading it again returns that.
+    if reading.size_bytes + 1 >= parameters.min_bytes and _has_more(partitions, parameters, reading):
+        return
+    piece = Piece(request, asyncio.get_running_loop())
+    worth_reading = Reading([], parameters.min_bytes, urgent=True)
+    waiting = piece.as_request()
+    _wait(node, waiting, message, parameters, partitions, reading, lambda: worth_reading, lambda reading: None)
+    request.delay(piece, hold=True)
+    await piece.answered
+
+
+def _has_more(partitions: list[Partition], parameters: FetchParameters, reading: Reading) -> bool:
+    """Whether more records are visible in one of the partitions than when its slice was read."""
+    if parameters.isolation is Isolation.READ_COMMITTED:
+        return any(
+            partition.log.last_stable_offset > data.last_stable_offset
+            for partition, (_, data) in zip(partitions, reading.results, strict=True)
+        )
+    return any(
+        partition.log.high_watermark > data.high_watermark
+        for partition, (_, data) in zip(partitions, reading.results, strict=True)
+    )
 
 
 def _wait(
@@ -127,14 +151,14 @@ def _wait(
     request: Request,
     message: FetchRequest,
     parameters: FetchParameters,
-    targets: list[FetchTarget],
+    partitions: list[Partition],
     reading: Reading,
     read: Callable[[], Reading],
     respond: Callable[[Reading], object],
 ) -> None:
     DelayedFetch(
         request,
-        _partitions(node, targets, parameters),
+        partitions,
         available_bytes=reading.size_bytes,
         min_bytes=parameters.min_bytes,
         max_wait_ms=message.max_wait_ms,
