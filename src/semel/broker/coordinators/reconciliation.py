@@ -85,7 +85,8 @@ class Reconciliation:
             logger.warning("open transactions are not compared with their coordinators: not all could be loaded")
         else:
             suspects = self._take_suspects()
-            self._end_unknown(suspects, self._owners(_producer_ids(suspects)))
+            if suspects:
+                self._end_unknown(suspects, self._owners(_producer_ids(suspects)))
 
     async def _ask_until_none_is_left(self, remote: RemoteTransactions) -> None:
         """Ask the coordinators until no transaction is left to check; those of terms that begin meanwhile are checked
@@ -102,7 +103,7 @@ class Reconciliation:
             self._asking = None
 
     async def _ask_all(self, suspects: Suspects, remote: RemoteTransactions) -> Suspects:
-        return self._end_unknown(suspects, await remote.owners(_producer_ids(suspects), self._search))
+        return self._end_unknown(suspects, await remote.owners(_producer_ids(suspects), self._owners))
 
     def _take_suspects(self) -> Suspects:
         suspects, self._suspects = self._suspects, []
@@ -133,14 +134,9 @@ class Reconciliation:
         return decided
 
     def _owners(self, producer_ids: frozenset[int]) -> dict[int, Owner]:
-        owners = self._search(ListFilters(producer_ids=producer_ids))
-        if producer_ids <= owners.keys():
-            return owners
-        # A transactional id may have had it until its epochs were exhausted. Only a search without a filter finds that.
-        return self._search(ListFilters())
-
-    def _search(self, filters: ListFilters) -> dict[int, Owner]:
         """Return the owners of producer ids in the shards that this broker leads."""
+        # A transactional id may have had the producer id until its epochs were exhausted.
+        filters = ListFilters(producer_ids=producer_ids, with_last_producer_id=True)
         owners: dict[int, Owner] = {}
         for runtime in self._transactions:
             shard = runtime.shard

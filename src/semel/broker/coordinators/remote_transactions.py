@@ -16,7 +16,6 @@ from typing import Final, NamedTuple, TypeAlias
 from semel.broker.cluster.peers import Peers, Purpose
 from semel.broker.node import Node
 from semel.coordinator.transaction import records
-from semel.coordinator.transaction.listing import ListFilters
 from semel.coordinator.transaction.records import Transaction
 from semel.errors import DecodeError, ErrorCode, StorageError
 from semel.types import TRANSACTION_STATE_TOPIC
@@ -43,8 +42,8 @@ def add_owner(owners: dict[int, Owner], owner: Owner) -> None:
     owners[owner.transaction.producer_id] = owner
 
 
-Search: TypeAlias = Callable[[ListFilters], dict[int, Owner]]
-"""Searches the shards of this broker."""
+Search: TypeAlias = Callable[[frozenset[int]], dict[int, Owner]]
+"""Searches the shards of this broker for the owners of producer ids."""
 
 
 class _NotComplete(Exception):
@@ -62,18 +61,13 @@ class RemoteTransactions:
         pause_s = PAUSE_S_MIN
         while True:
             try:
-                owners = await self._ask_all(ListFilters(producer_ids=producer_ids), search_here)
-                if not producer_ids <= owners.keys():
-                    # A transactional id may have had it until its epochs were exhausted. Only a search without a filter
-                    # finds that.
-                    owners = await self._ask_all(ListFilters(), search_here)
-                return owners
+                return await self._ask_all(producer_ids, search_here)
             except (_NotComplete, StorageError) as reason:
                 logger.info("open transactions are compared with their coordinators later: %s", reason)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
-    async def _ask_all(self, filters: ListFilters, search_here: Search) -> dict[int, Owner]:
+    async def _ask_all(self, producer_ids: frozenset[int], search_here: Search) -> dict[int, Owner]:
         await self._node.cluster.refresh()
         terms = self._terms()
         owners: dict[int, Owner] = {}
@@ -81,12 +75,12 @@ class RemoteTransactions:
             if leader is None:
                 raise _NotComplete(f"a partition of {TRANSACTION_STATE_TOPIC} has no leader")
             if leader != self._node.config.node_id:
-                for owner in await self._ask(leader, filters):
+                for owner in await self._ask(leader, producer_ids):
                     add_owner(owners, owner)
         await self._node.cluster.refresh()
         if self._terms() != terms or not self._node.coordinators.transactions.all_led_shards_loaded:
             raise _NotComplete("coordinators have moved meanwhile")
-        for owner in search_here(filters).values():
+        for owner in search_here(producer_ids).values():
             add_owner(owners, owner)
         return owners
 
@@ -94,14 +88,14 @@ class RemoteTransactions:
         topic = self._node.image.topics.get(TRANSACTION_STATE_TOPIC)
         return [] if topic is None else [(state.leader, state.leader_epoch) for state in topic.partitions]
 
-    async def _ask(self, node_id: int, filters: ListFilters) -> list[Owner]:
+    async def _ask(self, node_id: int, producer_ids: frozenset[int]) -> list[Owner]:
         answer: asyncio.Future[ListTransactionsResponse | None] = self._loop.create_future()
 
         def answered(response: ListTransactionsResponse | None) -> None:
             if not answer.done():
                 answer.set_result(response)
 
-        request = ListTransactionsRequest(producer_id_filters=sorted(filters.producer_ids))
+        request = ListTransactionsRequest(producer_id_filters=sorted(producer_ids))
         self._peers.ask(node_id, Purpose.QUESTIONS, ApiKey.LIST_TRANSACTIONS, request, answered)
         response = await answer
         if response is None:

@@ -14,9 +14,11 @@ from typing import Final
 from semel.coordinator.transaction.records import EncodedIdleTransaction, Transaction
 from semel.types import INT64_MAX
 
-# The place of the producer id in the value of a record: after the version.
 _PRODUCER_ID: Final = Struct(">q")
+# The places in the value of a record: of its producer id, after the version, and of the one in the record before it,
+# which is the first tagged field.
 _PRODUCER_ID_AT: Final = slice(2, 10)
+_LAST_PRODUCER_ID_AT: Final = slice(37, 45)
 
 
 class KnownTransactions:
@@ -31,14 +33,17 @@ class KnownTransactions:
         known = self._known.get(transactional_id)
         return EncodedIdleTransaction(transactional_id, known).transaction() if isinstance(known, bytes) else known
 
-    def of_producers(self, producer_ids: frozenset[int]) -> Iterator[Transaction]:
-        """Yield the transactions that have one of these producer ids, without decoding the others."""
+    def of_producers(self, producer_ids: frozenset[int], *, with_last: bool = False) -> Iterator[Transaction]:
+        """Yield the transactions that have one of these producer ids, without decoding the others.
+
+        ``with_last``: also those that had one in the record before.
+        """
         written = {_PRODUCER_ID.pack(producer_id) for producer_id in producer_ids if 0 <= producer_id <= INT64_MAX}
         for transactional_id, known in self._known.items():
             if isinstance(known, bytes):
-                if known[_PRODUCER_ID_AT] in written:
+                if known[_PRODUCER_ID_AT] in written or (with_last and known[_LAST_PRODUCER_ID_AT] in written):
                     yield self[transactional_id]
-            elif known.producer_id in producer_ids:
+            elif known.producer_id in producer_ids or (with_last and known.last_producer_id in producer_ids):
                 yield known
 
     def put(self, record: Transaction | EncodedIdleTransaction) -> None:

@@ -31,6 +31,8 @@ class ListFilters:
     states: tuple[str, ...] = ()
     """Kafka's names, such as ``PrepareCommit``. A name that is not a state matches nothing and is reported."""
     producer_ids: frozenset[int] = frozenset()
+    with_last_producer_id: bool = False
+    """Whether a transaction also passes ``producer_ids`` with the producer id that it had in the record before."""
     duration_ms: int | None = None
     """Only transactions that are open for longer than this, as in KIP-994. (Kafka 4.3 also shows idle ids.)"""
     pattern: str | None = None
@@ -74,7 +76,7 @@ def _matcher(filters: ListFilters, pattern: Regex | None, now_ms: int) -> Callab
     states = filters.known_states() if filters.states else None
 
     def matches(transaction: Transaction) -> bool:
-        if filters.producer_ids and transaction.producer_id not in filters.producer_ids:
+        if filters.producer_ids and not _has_producer(transaction, filters):
             return False
         if states is not None and transaction.state not in states:
             return False
@@ -83,6 +85,12 @@ def _matcher(filters: ListFilters, pattern: Regex | None, now_ms: int) -> Callab
         return pattern is None or pattern.matches(transaction.transactional_id)
 
     return matches
+
+
+def _has_producer(transaction: Transaction, filters: ListFilters) -> bool:
+    return transaction.producer_id in filters.producer_ids or (
+        filters.with_last_producer_id and transaction.last_producer_id in filters.producer_ids
+    )
 
 
 def _open_for(transaction: Transaction, duration_ms: int, now_ms: int) -> bool:

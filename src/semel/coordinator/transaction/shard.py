@@ -324,7 +324,7 @@ class TransactionShard:
         if filters.only_open():
             return chain(self._ongoing, self._prepared)
         if filters.producer_ids:
-            found = self._transactions.of_producers(filters.producer_ids)
+            found = self._transactions.of_producers(filters.producer_ids, with_last=filters.with_last_producer_id)
             return (transaction.transactional_id for transaction in found)
         return iter(self._transactions)
 

@@ -122,3 +122,21 @@ def test_a_record_that_rests_takes_the_place_of_an_open_one() -> None:
     bench.shard.replay(at_rest)
     assert list(bench.shard.open_transactions()) == []
     assert bench.shard.get(ID) == at_rest.transaction()
+
+
+@given(transactions(), st.booleans())
+def test_a_producer_id_is_found_in_what_rests_as_in_what_does_not(transaction: Transaction, rests: bool) -> None:
+    """Also the one of the record before, for the brokers that ask which transaction a producer id belongs to."""
+    bench = Bench()
+    record = decode_to_load(*encode(transaction)) if rests else transaction
+    assert record is not None
+    bench.shard.replay(record)
+    for producer_id, with_last, found in (
+        (transaction.producer_id, False, True),
+        (transaction.producer_id, True, True),
+        (transaction.last_producer_id, True, True),
+        (transaction.last_producer_id, False, transaction.last_producer_id == transaction.producer_id),
+    ):
+        if producer_id is not None:
+            filters = ListFilters(producer_ids=frozenset({producer_id}), with_last_producer_id=with_last)
+            assert bool(bench.shard.list(filters, now_ms=0).transactions) == found

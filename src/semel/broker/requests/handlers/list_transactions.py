@@ -20,6 +20,7 @@ async def list_transactions(node: Node, request: Request, message: ListTransacti
     filters = ListFilters(
         states=tuple(message.state_filters),
         producer_ids=frozenset(message.producer_id_filters),
+        with_last_producer_id=request.is_from_broker,
         duration_ms=message.duration_filter,
         pattern=message.transactional_id_pattern or None,
     )
