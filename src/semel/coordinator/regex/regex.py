@@ -62,6 +62,8 @@ def _compile(steps: Steps, node: Node, following: int) -> int:
 
 def _compile_repeat(steps: Steps, repeat: Repeat, following: int) -> int:
     end = following
+    if repeat.maximum == 0:
+        steps.visit()  # It adds no step, and may itself be repeated a thousand times a thousand times.
     if repeat.maximum is None:
         following = steps.fork(end)
         steps.fork_also(following, _compile(steps, repeat.node, following))

@@ -85,7 +85,10 @@ def test_what_it_does_not_know_is_refused(expression: str) -> None:
         Regex(expression)
 
 
-@pytest.mark.parametrize("expression", ["(.?){999}", "a" * 5000, "(((a{100}){100}){100})", "(" * 101 + ")" * 101])
+@pytest.mark.parametrize(
+    "expression",
+    ["(.?){999}", "a" * 5000, "(((a{100}){100}){100})", "((a{0}){999}){999}", "((){999}){999}", "(" * 101 + ")" * 101],
+)
 def test_a_pattern_that_unfolds_without_end_is_refused(expression: str) -> None:
     with pytest.raises(RegexError):
         Regex(expression)
