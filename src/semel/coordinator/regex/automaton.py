@@ -145,7 +145,10 @@ class _Here:
 
 class Automaton:
     def __init__(self, accepts: list[Accepts], onward: list[int], last: int, first: _Here) -> None:
-        self._accepts = accepts
+        # The positions of each set of characters, as bits: all repetitions of [a-z] are examined with one call.
+        self._accepts: dict[Accepts, int] = {}
+        for position, one in enumerate(accepts):
+            self._accepts[one] = self._accepts.get(one, 0) | 1 << position
         self._onward = onward
         """For each position, the positions that may come next, as bits."""
         self._last = last
@@ -203,10 +206,10 @@ class Automaton:
         return moved
 
     def _take(self, char: str) -> int:
-        self.work += len(self._accepts)
+        self.work += len(self._onward)
         taking = 0
-        for position, accepts in enumerate(self._accepts):
+        for accepts, positions in self._accepts.items():
             if accepts(char):
-                taking |= 1 << position
+                taking |= positions
         self._taking[char] = taking
         return taking

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.coordinator.regex.automaton import MOVES_REMEMBERED_MAX
+from semel.coordinator.regex.automaton import MATCHED, MOVES_REMEMBERED_MAX, Steps
 from semel.coordinator.regex.regex import Regex
 from semel.coordinator.regex.syntax import RegexError
 
@@ -98,6 +98,24 @@ def test_a_pattern_that_unfolds_without_end_is_refused(expression: str) -> None:
 def test_no_pattern_takes_longer_than_the_text_is_long(expression: str) -> None:
     """Each of them keeps a search by backtracking busy for years: this test would not come to its end."""
     assert not Regex(expression).matches("a" * 30_000)
+
+
+def test_a_set_of_characters_that_is_repeated_is_examined_once_for_each_character() -> None:
+    """A client writes sets of 4,000 characters, and repeats them a thousand times."""
+    examined = []
+
+    def is_letter(char: str) -> bool:
+        examined.append(char)
+        return char in "ab"
+
+    steps, following = Steps("[ab]{100}"), MATCHED
+    for _ in range(100):
+        following = steps.consume(is_letter, following)
+    automaton = steps.automaton(following)
+
+    assert automaton.matches("ab" * 50)
+    assert not automaton.matches("ab" * 49 + "a-")
+    assert examined == ["a", "b", "-"]
 
 
 def test_what_it_remembers_is_bounded() -> None:
