@@ -172,6 +172,20 @@ def test_without_a_server_a_commit_ends_in_time_and_says_that_its_outcome_is_unk
     with_zookeeper(use)
 
 
+def test_long_paths_leave_room_for_the_commits_after_them() -> None:
+    """Names of clients are percent-encoded: 32,767 bytes become nearly 100,000."""
+
+    async def use(world: World) -> None:
+        one, other = await world.store("one"), await world.store("other")
+        for number in range(20):
+            await compare_and_set(one, f"/acls/{'%E2%82%AC' * 10_000}{number}", b"x", None)
+        assert one.commit_bytes_max is not None
+        await one.commit([Put("/topics/large", b"x" * one.commit_bytes_max, None)])
+        assert len(await until_equal(one, other)) == 21
+
+    with_zookeeper(use)
+
+
 def test_a_change_larger_than_zookeeper_takes_is_refused_and_nothing_is_changed() -> None:
     async def use(world: World) -> None:
         store = await world.store("one")

@@ -11,16 +11,22 @@ from typing import Final
 
 from semel.errors import DecodeError
 
-# A process that is behind by more commits, or by commits with more paths than these, reads everything.
+# A process that is behind by more commits, or by commits with more or longer paths than these, reads everything.
 HISTORY_COMMITS_MAX: Final = 50
 HISTORY_PATHS_MAX: Final = 500
+# Every commit has the history in it, and must have room for more. Paths have names of clients in them, of ACLs for one.
+HISTORY_BYTES_MAX: Final = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     number: int
     paths: tuple[str, ...] | None
-    """The paths that it changed; ``None`` if they are too many."""
+    """The paths that it changed; ``None`` if they are too many or too long."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.paths or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +37,15 @@ class History:
 
     def with_commit(self, number: int, paths: tuple[str, ...]) -> History:
         """Return the history with one more commit. Every commit writes all of it, so it is kept small."""
-        kept = [Commit(number, paths if len(paths) <= HISTORY_PATHS_MAX else None)]
-        room = HISTORY_PATHS_MAX - len(kept[0].paths or ())
+        last = Commit(number, paths)
+        if len(paths) > HISTORY_PATHS_MAX or last.size_bytes > HISTORY_BYTES_MAX:
+            last = Commit(number, None)
+        kept = [last]
+        left_paths, left_bytes = HISTORY_PATHS_MAX - len(last.paths or ()), HISTORY_BYTES_MAX - last.size_bytes
         for commit in reversed(self.commits):
-            room -= len(commit.paths or ())
-            if room < 0 or len(kept) == HISTORY_COMMITS_MAX:
+            left_paths -= len(commit.paths or ())
+            left_bytes -= commit.size_bytes
+            if left_paths < 0 or left_bytes < 0 or len(kept) == HISTORY_COMMITS_MAX:
                 break
             kept.append(commit)
         return History(tuple(reversed(kept)))
