@@ -25,9 +25,15 @@ from semel.testing.zookeeper.session import ModelSession
 from semel.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from semel.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.simulation.committed_reader import read_committed
 from tests.simulation.served_broker import create_topic
@@ -455,6 +461,48 @@ def test_what_becomes_of_a_broker_is_committed_in_parts_where_its_topics_are_man
 
     run(scenario)
     assert not [line for line in caplog.messages if "bytes; ZooKeeper takes" in line]
+
+
+@pytest.mark.parametrize("way", ["created", "partitions", "settings"])
+def test_no_topic_becomes_so_large_that_its_leaders_could_not_be_replaced(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The elections of all other topics would wait for it as well, and a broker that leads it could not join again."""
+    monkeypatch.setattr(ZooKeeperStore, "commit_bytes_max", 10_000)
+    monkeypatch.setattr(store_module, "REQUEST_BYTES_MAX", 20_000)
+    monkeypatch.setattr(sequence, "HISTORY_BYTES_MAX", 3_000)
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = ServedCluster(simulation, **REPLICATED)
+        await cluster.start()
+        client = cluster.client(2)
+        count = 780 if way == "created" else 1
+        topic = CreatableTopic(name="large", num_partitions=count, replication_factor=3)
+        made = await client.call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic]))
+        codes = [made.topics[0].error_code]
+        if way == "partitions":
+            grown = CreatePartitionsTopic(name="large", count=780, assignments=None)
+            answer = await client.call(ApiKey.CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics=[grown]))
+            codes.append(answer.results[0].error_code)
+        if way == "settings":
+            text = ",".join(f"{number}:1" for number in range(2800))
+            config = AlterableConfig(name="leader.replication.throttled.replicas", config_operation=0, value=text)
+            resource = AlterConfigsResource(resource_type=2, resource_name="large", configs=[config])
+            altered = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+            answer = await client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, altered)
+            codes.append(answer.responses[0].error_code)
+        await create_topic(client, "small", 3, replicas=3)
+        for number in range(50):
+            await create_topic(client, f"{number:0100}", 1, replicas=3)
+        await asyncio.sleep(1)
+        cluster.brokers[1].host.kill()
+        await asyncio.sleep(EXPIRY_S)
+        assert all(cluster.led_by_store("small", index) != 1 for index in range(3))
+        assert codes == [*[ErrorCode.NONE] * (len(codes) - 1), ErrorCode.POLICY_VIOLATION]
+        cluster.brokers[1].start()
+        await cluster.brokers[1].until_up()
+
+    run(scenario)
 
 
 def test_what_brokers_ask_each_other_is_not_answered_to_clients() -> None:

@@ -36,7 +36,7 @@ from semel.metadata.controller import (
     TopicResult,
     TopicToDelete,
 )
-from semel.metadata.image import ClusterImage, TopicCreated
+from semel.metadata.image import ClusterImage, TopicAltered, TopicCreated
 from semel.types import random_uuid
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ REPLICAS_BY_DEFAULT: Final = 3
 
 class _StillThere(Exception):
     """A topic is to be created, and the logs of a deleted topic of the same name are still there."""
+
+
+class _TooLarge(Exception):
+    """A topic would become so large that the metadata store could not take later changes of it."""
 
 
 async def _at_once() -> None:
@@ -185,6 +189,8 @@ class Node:
             except _StillThere:
                 await self.settled()
                 continue
+            except _TooLarge as error:
+                return unstored(Refusal(ErrorCode.POLICY_VIOLATION, str(error)))
             except StorageError as error:
                 logger.error("the cluster could not be changed: %s", error)
                 return unstored(Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
@@ -231,8 +237,15 @@ class Node:
     def _decide(
         self, decide: Callable[[ClusterImage], MetadataDecision[Result]], image: ClusterImage
     ) -> MetadataDecision[Result]:
-        """Decide, but raise _StillThere if a topic would be created while the logs of a former one have its name."""
+        """Decide, but raise _StillThere if a topic would be created while the logs of a former one have its name, and
+        _TooLarge if a topic would outgrow the metadata store."""
         decision = decide(image)
+        for change in decision.changes:
+            if isinstance(change, TopicCreated | TopicAltered) and self.cluster.outgrows_commits(change):
+                raise _TooLarge(
+                    f"Topic '{change.topic.name}' would be too large for the metadata store: with "
+                    f"{len(change.topic.partitions)} partitions and {len(change.topic.configs)} configs"
+                )
         if self.deleting:
             for change in decision.changes:
                 if isinstance(change, TopicCreated) and change.topic.name in self.deleting:

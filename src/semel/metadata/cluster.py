@@ -98,6 +98,18 @@ class ClusterMetadata:
         bytes_max = self._store.commit_bytes_max
         return bytes_max is None or sum(map(_size_bytes, changes)) <= bytes_max
 
+    def outgrows_commits(self, change: TopicCreated | TopicAltered) -> bool:
+        """Whether a topic becomes larger than one commit may be, by more partitions or other configs.
+
+        Its value would leave too little room for elections, which write all of it with longer epochs.
+        """
+        topic, before = change.topic, self._image.topics.get(change.topic.name)
+        if before is not None and len(before.partitions) == len(topic.partitions) and before.configs == topic.configs:
+            return False
+        if before is not None and _size_bytes(change) <= _size_bytes(TopicAltered(before)):
+            return False
+        return not self.fits_one_commit([change])
+
     def room(self) -> CommitRoom:
         """Return an empty ``CommitRoom``, which counts the changes of one commit."""
         return CommitRoom(self._store.commit_bytes_max)
