@@ -180,8 +180,8 @@ class Copier:
     # Requests
 
     def _name(self, copied: CopiedPartition) -> None:
-        """Name the partition, with its position, in the next Fetch."""
-        if not copied.is_over:
+        """Name the partition, with its position, in the next Fetch. A paused one is named when its pause has ended."""
+        if not copied.is_over and not copied.is_paused:
             self._to_name[copied] = None
             self._send_soon()
 

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from semel.broker.replication.copier import CopiedPartition, Copier
-from semel.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from semel.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from semel.wire.records import Record, build_batch
 
 TOPIC_ID = UUID(int=7)
@@ -31,6 +31,9 @@ class Log:
 
     def follow(self) -> None:
         """Nothing was begun."""
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        return epoch, self.log_end_offset
 
     def sync_unawaited(self) -> None:
         self.is_sync_asked_for = True
@@ -56,13 +59,26 @@ class Bench:
             node_id=1, replica_fetch_max_bytes=1, replica_fetch_wait_max_ms=1, replica_fetch_response_max_bytes=1
         )
         self.log_starts_persisted = asyncio.Event()
-        # Nothing is truncated.
-        logs = SimpleNamespace(truncate_soon=None, restart_soon=None, persist_log_starts=self._persist_log_starts)
+        logs = SimpleNamespace(
+            truncate_soon=self._truncate_soon, restart_soon=None, persist_log_starts=self._persist_log_starts
+        )
+        self._truncating: tuple[dict[Any, int], Callable[[dict[Any, Exception]], None]] | None = None
         node: Any = SimpleNamespace(config=config, clock=SimpleNamespace(now_ms=lambda: 0), logs=logs, cleaner=None)
         peers: Any = SimpleNamespace(broker_epoch=5, ask=self._ask)
         self.copier = Copier(
             node, peers, asyncio.get_running_loop(), 2, served=_ignored, failed=_ignored, changing=_ignored
         )
+
+    def _truncate_soon(self, wanted: dict[Any, int], then: Callable[[dict[Any, Exception]], None]) -> None:
+        self._truncating = wanted, then
+
+    def truncated(self) -> None:
+        """The worker has carried out what it was asked for."""
+        assert self._truncating is not None
+        (wanted, then), self._truncating = self._truncating, None
+        for log, offset in wanted.items():
+            log.log_end_offset = log.durable_offset = offset
+        then({})
 
     async def _persist_log_starts(self) -> None:
         await self.log_starts_persisted.wait()
@@ -117,6 +133,11 @@ class Bench:
             aborted_transactions=None,
             records=records,
         )
+        topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])]
+        self.fetches[fetch][1](FetchResponse(session_id=77, responses=topics))
+
+    def diverge(self, fetch: int, *, epoch: int, end_offset: int) -> None:
+        data = PartitionData(partition_index=0, diverging_epoch=EpochEndOffset(epoch, end_offset), records=b"")
         topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])]
         self.fetches[fetch][1](FetchResponse(session_id=77, responses=topics))
 
@@ -214,6 +235,27 @@ def test_a_log_start_is_told_to_the_leader_once_it_is_on_disk_also_if_records_ca
         for _ in range(5):
             await bench.turn()
         assert (bench.positions[-1], bench.log_starts[-1]) == ((4, 11), 7)
+
+    run(test)
+
+
+def test_the_position_of_a_log_that_is_being_truncated_is_told_to_no_leader() -> None:
+    """The worker changes it, one number after the other."""
+
+    async def test(bench: Bench) -> None:
+        copied = bench.follow(Log(9, 9), leader_epoch=4)
+        await bench.turn()
+        bench.answer(0, batch(9), log_start_offset=7)
+        await bench.turn()
+        bench.diverge(1, epoch=3, end_offset=8)
+        bench.log_starts_persisted.set()
+        for _ in range(5):
+            await bench.turn()
+        assert copied.is_changing
+        assert bench.positions == [(4, 9), (4, 10)]
+        bench.truncated()
+        await bench.turn()
+        assert bench.positions == [(4, 9), (4, 10), (4, 8)]
 
     run(test)
 
