@@ -92,10 +92,7 @@ class Admin:
     def close(self) -> None:
         """Close all connections and end the thread. Calls of other threads that are not answered yet fail."""
         if self._thread.is_running:
-            try:
-                self._thread.run(self._admin.close())
-            finally:
-                self._thread.stop()
+            self._thread.finish(self._admin.close())
 
 
 class Topics:

@@ -36,6 +36,10 @@ class LoopThread:
         self._process = Process()
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, name=f"semel-{name}", daemon=True)
+        self._lock = threading.RLock()
+        """Held while something is given to the loop, and while the loop is told to stop. So what was given in time is
+        done or cancelled, and no thread waits for it for ever.
+        """
         self._stopped = False
         self._has_left = False
         """Whether the thread has ended because the interpreter exits. The loop is still whole."""
@@ -62,29 +66,46 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the thread, wait for it, and return its result."""
-        if threading.get_ident() == self._thread.ident:
-            work.close()
-            raise StateError(f"a callback of this {self._name} cannot wait for it: do that in another thread")
+        self._refuse_callback(work)
         return self.begin(work).result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine in the thread, and return a future of its result."""
         try:
             self._check()
+            with self._lock:
+                self._check()  # Another thread may have stopped it.
+                if not self._has_left:
+                    return asyncio.run_coroutine_threadsafe(work, self._loop)
         except StateError:
             work.close()
             raise
-        if self._has_left:
-            return self._run_here(work)
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return self._run_here(work)
+
+    def finish(self, last: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine in the thread, wait for it, and stop. Does nothing if another thread has done that."""
+        self._refuse_callback(last)
+        try:
+            self.begin(last).result()
+        except StateError:
+            if not self._stopped:
+                raise
+        finally:
+            self.stop()
 
     def stop(self) -> None:
-        if not self._stopped:
-            self._stopped = True
-            if self._has_left:
-                self._end_loop()
+        if not self._process.is_current:
+            self._stopped = True  # After a fork there is no thread, and the lock may be held for ever.
+            return
+        with self._lock:
+            if self._stopped:
                 return
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._stopped = True
+            if not self._has_left:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._has_left:
+            self._end_loop()
+        else:
             self._thread.join(_STOP_TIMEOUT_S)
 
     def begin_leaving(self) -> bool:
@@ -101,12 +122,21 @@ class LoopThread:
 
     def abandon(self, last: Coroutine[Any, Any, None]) -> None:
         """Stop the thread once the coroutine is done, without waiting for either."""
-        if self._stopped or self._has_left:
+        if not self._process.is_current:
             last.close()
             return
-        self._stopped = True
-        done = asyncio.run_coroutine_threadsafe(last, self._loop)
+        with self._lock:
+            if self._stopped or self._has_left:
+                last.close()
+                return
+            self._stopped = True
+            done = asyncio.run_coroutine_threadsafe(last, self._loop)
         done.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+
+    def _refuse_callback(self, work: Coroutine[Any, Any, Any]) -> None:
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise StateError(f"a callback of this {self._name} cannot wait for it: do that in another thread")
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
