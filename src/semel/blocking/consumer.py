@@ -56,6 +56,8 @@ class Consumer(Generic[K, V]):
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         self._guard = threading.RLock()
+        self._closing = threading.Lock()
+        """Held by the thread that closes this consumer."""
         self._session = ConsumerSession(
             settings,
             Deserializers(key_deserializer, value_deserializer),
@@ -227,13 +229,22 @@ class Consumer(Generic[K, V]):
         return self._take(None, 1)[0] if record is None else record
 
     def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
-        if self._thread.is_running:
+        if not self._thread.is_running:
+            return
+        self._session.runtime.check_process()
+        self._group_session.refuse_in_listener("close")
+        if not self._closing.acquire(timeout=min(timeout_ms / 1000, threading.TIMEOUT_MAX)):
+            return  # Another thread closes, and goes on.
+        try:
+            if not self._thread.is_running:
+                return
             try:
                 if self._session.runtime.failure is None:
                     self._leave("the consumer was closed", timeout_ms)
             finally:
-                self._thread.run(self._session.disconnect())
-                self._thread.stop()
+                self._thread.finish(self._session.disconnect())
+        finally:
+            self._closing.release()
 
     # Inside
 

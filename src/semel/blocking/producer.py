@@ -238,10 +238,7 @@ class Producer:
 
     def _close(self, timeout_ms: float | None, *, raises: bool) -> None:
         if self._thread.is_running:
-            try:
-                self._thread.run(self._session.close(timeout_ms, raises=raises))
-            finally:
-                self._thread.stop()
+            self._thread.finish(self._session.close(timeout_ms, raises=raises))
 
 
 def send_batch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import re
 import time
@@ -74,7 +75,8 @@ class Consumer(Generic[K, V]):
         self._runtime, self._clock = self._session.runtime, self._session.clock
         self._group_session, self._record_buffer = self._session.group_session, self._session.record_buffer
         weakref.finalize(self, self._runtime.abandon).atexit = False
-        self._closing = False
+        self._closing: asyncio.Future[None] | None = None
+        """Done when ``close``, which has begun, has ended."""
 
     async def start(self) -> None:
         """Start, for the loop that this is called from. ``async with`` does it, and so does the first call that waits.
@@ -363,19 +365,30 @@ class Consumer(Generic[K, V]):
             await consumer.close(timeout_ms=5000)
 
         A static member does not leave: its partitions wait for it. What takes longer than ``timeout_ms`` is skipped.
+        If another task closes already, this waits until that is done.
         """
         if self._runtime.failure is not None:
             await self._session.disconnect()
             return
-        if self._closing or self._runtime.is_closed:
+        if self._runtime.is_closed and (self._closing is None or self._closing.done()):
+            return
+        self._runtime.check_process()
+        if self._closing is not None:
+            if not self._group_session.is_in_listener:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(timeout_ms / 1000):
+                        await asyncio.shield(self._closing)
             return
         self._group_session.refuse_in_listener("close")
-        self._closing = True
+        self._closing = asyncio.get_running_loop().create_future()
         try:
             if self._runtime.driver is not None:
                 await self._leave("the consumer was closed", timeout_ms)
         finally:
-            await self._session.disconnect()
+            try:
+                await self._session.disconnect()
+            finally:
+                self._closing.set_result(None)
 
     # Inside
 

@@ -93,8 +93,13 @@ class GroupSession:
             self._machine.callback_done(callback, self._clock.monotonic_ms())
         self._runtime.wake()
 
+    @property
+    def is_in_listener(self) -> bool:
+        """Whether the caller is the listener, or a deeper call of it."""
+        return self._callback_caller is not None and self._callback_caller == _caller()
+
     def refuse_in_listener(self, call: str) -> None:
-        if self._callback_caller is not None and self._callback_caller == _caller():
+        if self.is_in_listener:
             raise StateError(f"{call}: not from within a listener, which is called in the middle of it")
 
     # Leaving

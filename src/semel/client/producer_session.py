@@ -97,6 +97,8 @@ class ProducerSession:
         self._undecided: TransactionOffsets | None = None
         """The part in a consumer of a transaction whose commit was asked for, and whose outcome is not known yet."""
         self._known_dead_letter_topics: set[str] = set()
+        self._closing: asyncio.Future[None] | None = None
+        """Done when ``close``, which has begun, has ended."""
 
     def __str__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
@@ -327,16 +329,23 @@ class ProducerSession:
         """Close, then raise for records whose failure was not looked at.
 
         ``raises=False``: the caller has an error already. A timeout of 0 means that what is left is not wanted any
-        more, so it raises nothing either.
+        more, so it raises nothing either. If another task or thread closes already, this waits until that is done.
         """
-        if self.runtime.failure is not None:
-            await self.runtime.shut()
-        elif self.runtime.is_closed:
+        if self._closing is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    await asyncio.shield(self._closing)
             return
-        else:
-            await self._finish_and_shut(timeout_ms)
-        if raises and timeout_ms != 0:
-            await self._raise_unseen_failures()
+        self._closing = asyncio.get_running_loop().create_future()
+        try:
+            if self.runtime.failure is not None:
+                await self.runtime.shut()
+            elif not self.runtime.is_closed:
+                await self._finish_and_shut(timeout_ms)
+            if raises and timeout_ms != 0:
+                await self._raise_unseen_failures()
+        finally:
+            self._closing.set_result(None)
 
     async def _finish_and_shut(self, timeout_ms: float | None) -> None:
         self.runtime.is_closed = True

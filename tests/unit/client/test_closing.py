@@ -1,0 +1,129 @@
+"""Closing a client more than once at the same time: each call returns when it is closed, and none cuts it short."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+import semel
+import semel.blocking
+from semel.client.group_session import GroupSession
+from semel.client.machine.connection.promise import Promise
+from semel.errors import TimedOut
+
+SETTINGS = {"bootstrap_servers": "127.0.0.1:1", "max_block_ms": 200}
+"""No broker is there, so close waits for max.block.ms, after which the record has failed."""
+
+
+def test_a_second_task_that_closes_waits_for_the_first() -> None:
+    async def scenario() -> None:
+        producer = semel.Producer(**SETTINGS)  # type: ignore[arg-type]
+        record = producer.send("nowhere", b"a")
+        first, second = asyncio.create_task(producer.close()), asyncio.create_task(producer.close())
+        await second
+        assert first.done()
+        assert isinstance(record.exception(), TimedOut)
+        await asyncio.gather(first, return_exceptions=True)
+        await producer.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_second_task_waits_no_longer_than_its_timeout() -> None:
+    async def scenario() -> None:
+        producer = semel.Producer(**SETTINGS)  # type: ignore[arg-type]
+        record = producer.send("nowhere", b"a")
+        first = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        await producer.close(timeout_ms=0)
+        assert not first.done()
+        await asyncio.gather(first, return_exceptions=True)
+        assert isinstance(record.exception(), TimedOut)
+
+    asyncio.run(scenario())
+
+
+def test_a_second_thread_that_closes_waits_for_the_first() -> None:
+    producer = semel.blocking.Producer(**SETTINGS)  # type: ignore[arg-type]
+    record = producer.send("nowhere", b"a")
+    raised: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            producer.close()
+        except BaseException as error:
+            raised.append(error)
+
+    closers = [threading.Thread(target=close) for _ in range(4)]
+    for closer in closers:
+        closer.start()
+    for closer in closers:
+        closer.join()
+    assert [type(error) for error in raised] == [TimedOut], raised
+    with pytest.raises(TimedOut, match=r"max\.block\.ms"):
+        record.result()
+
+
+class SlowToLeave(GroupSession):
+    """A session whose group is left when the test lets it."""
+
+    def __init__(self) -> None:
+        self._callback_caller = None
+        self._left: Promise[None] = Promise()
+        self.began = 0
+        self.has_begun, self.may_leave = threading.Event(), threading.Event()
+
+    def begin_leaving(self, reason: str) -> Promise[None]:
+        self.began += 1
+        self.has_begun.set()
+        return self._left
+
+    def due(self) -> None:
+        return None
+
+    async def wait(self, expires_ms: float, until: Promise[None] | None = None) -> bool:
+        await asyncio.to_thread(self.may_leave.wait)
+        self._left.fulfil(None)
+        return True
+
+
+def test_a_second_task_that_closes_a_consumer_waits_for_the_first() -> None:
+    async def scenario() -> None:
+        consumer = semel.Consumer(bootstrap_servers="127.0.0.1:1", group_id="billing")
+        await consumer.start()
+        consumer._group_session = session = SlowToLeave()
+        closing = [asyncio.create_task(consumer.close()) for _ in range(3)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not any(task.done() for task in closing)
+        session.may_leave.set()
+        await asyncio.gather(*closing)
+        assert session.began == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_second_thread_that_closes_a_consumer_waits_for_the_first() -> None:
+    consumer = semel.blocking.Consumer(bootstrap_servers="127.0.0.1:1", group_id="billing")
+    consumer._group_session = session = SlowToLeave()
+    raised: list[BaseException] = []
+
+    def close(timeout_ms: float = 30_000) -> None:
+        try:
+            consumer.close(timeout_ms)
+        except BaseException as error:
+            raised.append(error)
+
+    closers = [threading.Thread(target=close) for _ in range(3)]
+    closers[0].start()
+    session.has_begun.wait()
+    close(timeout_ms=0)
+    for closer in closers[1:]:
+        closer.start()
+    session.may_leave.set()
+    for closer in closers:
+        closer.join()
+    assert (session.began, raised) == (1, [])
+    assert not consumer._thread.is_running
