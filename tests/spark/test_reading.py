@@ -10,6 +10,7 @@ import pytest
 
 from semel.blocking import Producer
 from semel.client.admin.batches import RawBatches
+from semel.errors import KafkaError
 from semel.spark.cluster import Cluster
 from semel.spark.source.reading import DataLost, read_split, read_splits
 from semel.spark.source.splits import Split
@@ -140,6 +141,14 @@ def test_data_that_is_gone_is_an_error_unless_it_may_be(broker: Broker, cluster:
     with pytest.raises(DataLost, match=r"offsets 9 to 12 of orders-0 are not all there: the log begins at 0"):
         read(cluster, 9, 12)
     assert read(cluster, 9, 12, fail_on_data_loss=False) == []
+
+
+def test_a_topic_that_was_deleted_before_it_was_read_is_an_error_unless_it_may_be(
+    broker: Broker, cluster: Cluster
+) -> None:
+    with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        read(cluster, 0, 3)
+    assert read(cluster, 0, 3, fail_on_data_loss=False) == []
 
 
 def test_reading_goes_on_when_the_broker_was_killed_in_between(broker: Broker, cluster: Cluster) -> None:

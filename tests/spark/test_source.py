@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,7 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from semel.blocking import Admin, Producer
 from semel.spark import Refused, pipeline
-from semel.spark.source.options import SourceOptions
+from semel.spark.cluster import Cluster
+from semel.spark.source.options import SourceOptions, Subscription
 from semel.spark.source.reading import DataLost
 from semel.spark.source.source import SplitsPartition, StreamReader
 from semel.testing import Broker
@@ -113,6 +116,66 @@ def test_a_topic_that_was_deleted_and_created_again_is_data_that_is_lost(broker:
     ):
         stream.latestOffset(start, ReadAllAvailable())
     assert sum(forgiving.latestOffset(start, ReadAllAvailable())["in"].values()) == 50
+
+
+class FoundBeforeItIsDeleted(Subscription):
+    """A pattern whose topic "in-2" is deleted between the question which topics there are and the one for their
+    ends."""
+
+    servers: str
+
+    def __init__(self, servers: str) -> None:
+        super().__init__(pattern="in-.*")
+        object.__setattr__(self, "servers", servers)
+
+    def look_up(self, cluster: Cluster) -> tuple[list[TopicPartition], dict[str, UUID]]:
+        found = Subscription.look_up(self, cluster)
+        if "in-2" in found[1]:
+            with Admin(bootstrap_servers=self.servers) as admin:
+                admin.topics.delete("in-2")
+        return found
+
+
+def test_a_topic_that_is_deleted_while_offsets_are_asked_for_does_not_end_a_query_that_may_lose_data(
+    broker: Broker,
+) -> None:
+    create(broker, "in-1", "in-2")
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribePattern": "in-.*"}
+    parsed = SourceOptions.parse({**options, "failOnDataLoss": "false"}, is_streaming=True)
+    stream = StreamReader(replace(parsed, subscription=FoundBeforeItIsDeleted(broker.bootstrap_servers)))
+    assert stream.latestOffset({}, ReadAllAvailable()) == {"in-1": {"0": 0, "1": 0}}
+
+
+def test_a_pipeline_that_may_lose_data_goes_on_without_a_topic_that_was_deleted_and_after_a_restart(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    create(broker, "out", "in-1", "in-2")
+    fill(broker, "in-1", range(10))
+    fill(broker, "in-2", range(10, 20))
+    rows = copied(
+        spark.readStream.format("semel")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("kafka.group.id", "jobs")
+        .option("subscribePattern", "in-.*")
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "false")
+        .load()
+    )
+    changes: dict[str, Any] = {"topic": "out", "transactional_id": "jobs", "outage_timeout_ms": 10_000}
+    job = pipeline(rows, servers=broker.bootstrap_servers, checkpoint=str(tmp_path / "checkpoint"), **changes)
+    query = job.start()
+    try:
+        query.processAllAvailable()
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.topics.delete("in-2")
+        fill(broker, "in-1", range(20, 30))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert values(broker, "out") == list(range(30))
+    fill(broker, "in-1", range(30, 40))
+    run(rows, broker, tmp_path / "checkpoint")
+    assert values(broker, "out") == list(range(40))
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,23 @@ class MicroBatches:
         ends = self._ends_of(batch_id, "which is to be run")
         self._ends = (batch_id, ends)
         start = batch_zero_offsets(self._committed) if before is None else self._plan.source_offsets(before)
-        return Batch(self._query_id, batch_id, start, self._plan.source_offsets(ends))
+        return self._still_read(Batch(self._query_id, batch_id, start, self._plan.source_offsets(ends)))
+
+    def _still_read(self, batch: Batch) -> Batch:
+        """Return the batch without partitions that the query does not read any more, if it may go on without them.
+
+        A partition with records in this batch is left out only if its topic does not exist: then its offset cannot be
+        committed.
+        """
+        try:
+            vanished = self._plan.vanished(batch.end, self._cluster)
+        except LookupError as error:
+            raise PipelineError(f"batch {batch.batch_id}: {error}") from error
+        read = {partition for partition in vanished if batch.start.get(partition) != batch.end[partition]}
+        if read:
+            missing = self._cluster.look_up({topic for _, (topic, _) in read}).missing
+            vanished -= {partition for partition in read if partition.topic_partition.topic not in missing}
+        return batch.without(vanished)
 
     def _ends_of(self, batch_id: int, why: str) -> list[Offsets]:
         if self._ends is not None and self._ends[0] == batch_id:
@@ -306,7 +322,7 @@ class MicroBatches:
                     )
                 ),
             )
-            for partition, offset in batch.end.items()
+            for partition, offset in self._still_read(batch).end.items()
         }
         self._claim.send_offsets(offsets, self._committed, self._cluster)
         reached("offsets sent", batch.batch_id)

@@ -7,8 +7,8 @@ group's offsets say what was committed. docs/design/spark.md has the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from semel.client.values import OffsetAndMetadata
@@ -32,6 +32,18 @@ class LastBatch:
     end: Mapping[SourcePartition, int]
     is_done: bool
     """Whether Spark's commit log has the batch."""
+
+    def without(self, partitions: Collection[SourcePartition]) -> LastBatch:
+        """Return the batch without these partitions, which no source reads any more."""
+        if not partitions:
+            return self
+        kept = [
+            None
+            if at is None
+            else {partition: offset for partition, offset in at.items() if partition not in partitions}
+            for at in (self.start, self.end)
+        ]
+        return replace(self, start=kept[0], end=kept[1] or {})
 
     @property
     def record_count(self) -> int | None:

@@ -7,8 +7,8 @@ committed offsets, with the note that the pipeline stored as metadata of each of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from semel.client.values import OffsetAndMetadata
@@ -46,6 +46,17 @@ class Batch:
     batch_id: int
     start: Mapping[SourcePartition, int]
     end: Mapping[SourcePartition, int]
+
+    def without(self, partitions: Collection[SourcePartition]) -> Batch:
+        """Return the batch without these partitions, which no source reads any more: nothing of them is read or
+        committed."""
+        if not partitions:
+            return self
+        start, end = (
+            {partition: offset for partition, offset in at.items() if partition not in partitions}
+            for at in (self.start, self.end)
+        )
+        return replace(self, start=start, end=end)
 
     @property
     def is_empty(self) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
+from semel.spark.cluster import Cluster
 from semel.spark.decision import SourcePartition
 from semel.spark.errors import PipelineError
 from semel.spark.source.offsets import Offsets
 from semel.spark.source.options import SourceOptions
+from semel.types import TopicPartition
 
 SOURCE_NAME: Final = "semel"
 
@@ -68,6 +70,20 @@ class QueryPlan:
                     raise PipelineError(read_twice(topic_partition.topic, group_id))
                 found[partition] = offset
         return found
+
+    def vanished(self, partitions: Iterable[SourcePartition], cluster: Cluster) -> set[SourcePartition]:
+        """Return those of the partitions that no source reads any more, because they were deleted or are no longer
+        subscribed to.
+
+        Only with ``failOnDataLoss=false`` a query goes on without them. Raises ``LookupError`` for a topic that is
+        named and does not exist.
+        """
+        read: dict[str, set[TopicPartition]] = {}
+        if all(source.fail_on_data_loss for source in self.sources):
+            return set()
+        for source in self.sources:
+            read.setdefault(source.group_id or "", set()).update(source.subscription.partitions(cluster))
+        return {partition for partition in partitions if partition.topic_partition not in read[partition.group_id]}
 
     @classmethod
     def of(cls, df: DataFrame) -> QueryPlan:

@@ -11,7 +11,7 @@ in the one that calls ``start``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from time import time
 from typing import TYPE_CHECKING, Final, assert_never
@@ -129,7 +129,7 @@ class Start:
             offsets = self._offsets(cluster, checkpoint)
             for text in offsets.notices:
                 log.warning("%s", text)
-            self._prepare_sinks(claim, {**offsets.adopted, **offsets.committed}, checkpoint)
+            self._prepare_sinks(claim, {**offsets.adopted, **offsets.committed}, checkpoint, offsets.vanished)
             if offsets.adopted:
                 with claim.producer.transaction():
                     claim.send_offsets(offsets.adopted, offsets.committed, cluster)
@@ -177,6 +177,7 @@ class Start:
             last = last_batch(checkpoint, self.plan)
             if last is None:
                 raise Refused(f"{self.location} has no batch yet: there is nothing to recover, and start() begins")
+            last = last.without(self._vanished(last, cluster))
             if is_written is not None:
                 for group_id in self.plan.group_ids:
                     check_group_is_free(group_id, cluster)
@@ -273,12 +274,24 @@ class Start:
             raise
 
     def _prepare_sinks(
-        self, claim: Claim, committed: Mapping[SourcePartition, OffsetAndMetadata], checkpoint: Checkpoint
+        self,
+        claim: Claim,
+        committed: Mapping[SourcePartition, OffsetAndMetadata],
+        checkpoint: Checkpoint,
+        vanished: Collection[SourcePartition],
     ) -> None:
         fence = claim.fence_identity
         owner = Owner(groups_key(self.plan.group_ids), fence.producer_id, fence.producer_epoch)
         diverts = self.sink.dead_letter_topic is not None
-        self.also.prepare(owner, committed, checkpoint, self.plan, diverts=diverts, generation=self.generation)
+        self.also.prepare(
+            owner,
+            committed,
+            checkpoint,
+            self.plan,
+            diverts=diverts,
+            generation=self.generation,
+            vanished=vanished,
+        )
 
     def _offsets(self, cluster: Cluster, checkpoint: Checkpoint, *, stable: bool = True) -> _Offsets:
         """Return the group's committed offsets, and those to commit before the first batch.
@@ -286,10 +299,11 @@ class Start:
         Raises ``Refused`` if the checkpoint and the group's offsets do not belong together.
         """
         last = last_batch(checkpoint, self.plan)
+        vanished = self._vanished(last, cluster)
         committed = self._committed(cluster, stable=stable)
         self._check_generation(committed)
         if last is not None:
-            return self._continued(last, committed, cluster)
+            return replace(self._continued(last.without(vanished), committed, cluster), vanished=vanished)
         adopted: dict[SourcePartition, OffsetAndMetadata] = {}
         notices = []
         for source, partitions in self._partitions(cluster):
@@ -366,6 +380,13 @@ class Start:
                     "does not, or which is gone: give this one a checkpoint location of its own"
                 )
 
+    def _vanished(self, last: LastBatch | None, cluster: Cluster) -> set[SourcePartition]:
+        """Return the partitions of the last batch that the query does not read any more."""
+        try:
+            return set() if last is None else self.plan.vanished(last.end, cluster)
+        except LookupError as error:
+            raise Refused(f"{error}: create it first") from None
+
     def _continued(
         self, last: LastBatch, committed: dict[SourcePartition, OffsetAndMetadata], cluster: Cluster
     ) -> _Offsets:
@@ -414,6 +435,8 @@ class _Offsets:
     partitions that exist. If the offsets have expired: those that follow from Spark's commit log. Else none."""
     notices: tuple[str, ...] = ()
     """Warnings for the log."""
+    vanished: Collection[SourcePartition] = ()
+    """Partitions of the last batch that the query does not read any more."""
 
 
 def _sinks_noted(at: OffsetAndMetadata | None) -> tuple[str, ...]:

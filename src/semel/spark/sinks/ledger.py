@@ -42,7 +42,9 @@ def refusal_at_start(
     shared = last.end.keys() & committed.keys()
     if any(last.end[partition] < committed[partition] for partition in shared):
         return _behind(sink, last, committed)
-    if all(last.end[partition] == committed[partition] for partition in shared) or last == planned:
+    if all(last.end[partition] == committed[partition] for partition in shared):
+        return None
+    if planned is not None and last.generation == planned.generation and _is(last, planned):
         return None
     return _ahead(sink, last, planned)
 
@@ -55,7 +57,7 @@ def is_written(sink: str, last: SinkBatch | None, batch: Batch, *, generation: i
     if last.generation > generation:
         raise LedgerMismatch(_of_a_later_generation(sink, last, generation))
     if (last.query_id, last.batch_id) == (batch.query_id, batch.batch_id):
-        if dict(last.end) != dict(batch.end):
+        if not _is(last, batch):
             raise LedgerMismatch(_ahead(sink, last, SinkBatch(batch.query_id, batch.batch_id, batch.end)))
         return True
     if any(last.end[partition] != batch.start[partition] for partition in last.end.keys() & batch.start.keys()):
@@ -64,6 +66,13 @@ def is_written(sink: str, last: SinkBatch | None, batch: Batch, *, generation: i
             f"{_offsets(batch.start)}. Nothing was written"
         )
     return False
+
+
+def _is(last: SinkBatch, batch: SinkBatch | Batch) -> bool:
+    """Whether the sink's last batch is this one. The sink's may have partitions that were deleted since, and that the
+    query no longer reads."""
+    is_same = (last.query_id, last.batch_id) == (batch.query_id, batch.batch_id)
+    return is_same and all(last.end.get(partition) == offset for partition, offset in batch.end.items())
 
 
 def _of_a_later_generation(sink: str, last: SinkBatch, generation: int) -> str:

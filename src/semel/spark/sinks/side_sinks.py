@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -88,11 +88,13 @@ class SideSinks:
         *,
         diverts: bool = False,
         generation: int = 0,
+        vanished: Collection[SourcePartition] = (),
     ) -> None:
         """Prepare every sink, and check that its last batch fits the group's committed offsets. Raises ``Refused``.
 
         It is called after the take-over. ``committed`` are the offsets that were read after it. ``diverts``: there is a
-        dead-letter topic for rows that a sink refuses. ``generation`` is the group's.
+        dead-letter topic for rows that a sink refuses. ``generation`` is the group's. ``vanished`` are partitions that
+        the query does not read any more.
         """
         self._generation = generation
         if not self._sinks:
@@ -100,7 +102,7 @@ class SideSinks:
         for sink in self._sinks:
             if diverts and isinstance(sink, DivertingSink):
                 sink.divert()
-        planned = _planned(checkpoint, plan, generation)
+        planned = _planned(checkpoint, plan, generation, vanished)
         notes = [Note.parse(at.metadata) for at in committed.values()]
         noted = {name for note in notes if note is not None for name in note.sinks}
         offsets = {partition: at.offset for partition, at in committed.items()}
@@ -195,10 +197,13 @@ def check_deterministic(rows: DataFrame) -> None:
         )
 
 
-def _planned(checkpoint: Checkpoint, plan: QueryPlan, generation: int) -> SinkBatch | None:
+def _planned(
+    checkpoint: Checkpoint, plan: QueryPlan, generation: int, vanished: Collection[SourcePartition]
+) -> SinkBatch | None:
     """Return the last batch that the checkpoint planned; ``None`` if there is none."""
     batch_id = checkpoint.last_batch_id()
     ends = None if batch_id is None else checkpoint.ends_of(batch_id, plan.source_ids)
     if batch_id is None or ends is None:
         return None
-    return SinkBatch(checkpoint.query_id() or "", batch_id, plan.source_offsets(ends), generation)
+    end = {partition: at for partition, at in plan.source_offsets(ends).items() if partition not in vanished}
+    return SinkBatch(checkpoint.query_id() or "", batch_id, end, generation)

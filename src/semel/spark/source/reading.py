@@ -140,6 +140,9 @@ class _Reading:
             try:
                 data = self._future.result()
             except KafkaError as error:
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._may_be_deleted():
+                    log.warning("%s: offsets %d to %d are gone with it", split.topic_partition, self._offset, end)
+                    return
                 if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                     raise
                 self._offset = _after_loss(split, self._offset, self._cluster, self._fail_on_data_loss)
@@ -165,6 +168,11 @@ class _Reading:
                 rows = _between(rows, start, end)
                 if rows.num_rows:
                     yield split, _as_spark(rows, split.topic_partition)
+
+    def _may_be_deleted(self) -> bool:
+        """Whether the topic was deleted, and the query goes on without lost data."""
+        topic = self._split.topic_partition.topic
+        return not self._fail_on_data_loss and topic in self._cluster.look_up([topic]).missing
 
     def _fetch(self) -> None:
         """Send the next fetch. Its size is what the rest of the split should take, judged by the records read last, and

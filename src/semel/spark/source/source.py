@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from semel.client.config.consumer import IsolationLevel
 from semel.client.values import OffsetAndMetadata
-from semel.errors import TimedOut
+from semel.errors import ErrorCode, KafkaError, TimedOut
 from semel.spark.cluster import Cluster
 from semel.spark.decision import SourcePartition, batch_zero_offsets
 from semel.spark.errors import BrokersAway
@@ -128,9 +128,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _end_offsets(self) -> Offsets:
         cluster = cluster_of(self._options)
+        partitions = self._looked_up(cluster)
+        try:
+            return cluster.end_offsets(partitions)
+        except KafkaError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            # A topic was deleted after the topics were looked up.
+            return cluster.end_offsets(self._looked_up(cluster))
+
+    def _looked_up(self, cluster: Cluster) -> list[TopicPartition]:
         partitions, topic_ids = self._options.subscription.look_up(cluster)
         self._check_topics_are_the_same(partitions, topic_ids)
-        return cluster.end_offsets(partitions)
+        return partitions
 
     def _check_topics_are_the_same(self, partitions: Sequence[TopicPartition], topic_ids: Mapping[str, UUID]) -> None:
         """Raises ``DataLost`` if a topic was deleted and created again while the query runs: the records at its offsets

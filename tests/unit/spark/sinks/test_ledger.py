@@ -126,6 +126,12 @@ def test_a_batch_without_input_is_told_by_its_number() -> None:
     assert is_written("s", line(5, {P0: 9}), no_data)
 
 
+def test_a_batch_is_the_one_that_the_sink_has_also_if_a_topic_of_it_was_deleted_since() -> None:
+    last, planned = line(3, {P0: 9, P1: 4}), line(3, {P0: 9})
+    assert is_written("table", last, Batch(QUERY, 3, {P0: 5}, {P0: 9}))
+    assert refusal_at_start("table", last, {P0: 5}, planned, is_noted=True) is None
+
+
 def test_a_line_of_an_earlier_generation_says_nothing_about_this_one() -> None:
     before, now = line(9, {P0: 50}), replace(line(0, {P0: 9}), generation=1)
     batch = Batch(QUERY, 0, {P0: 5}, {P0: 9})
