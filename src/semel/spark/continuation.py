@@ -131,7 +131,18 @@ def continuation(
         # begin before the group's offsets.
         goes_on = not isinstance(decision, Stop) and (not isinstance(decision, Skip) or at == dict(last.end))
     if goes_on:
-        return Continue()
+        notes = [Note.parse(committed[partition].metadata) for partition in at]
+        newest = max(
+            (note.batch_id for note in notes if note is not None and note.query_id == last.query_id), default=-1
+        )
+        if newest <= last.batch_id:
+            return Continue()
+        # A batch without new records moves no offset, and may write rows, as when a window closes.
+        return Refuse(
+            f"the checkpoint is at batch {last.batch_id}, and the group is at batch {newest} of the same one, with "
+            "the same offsets: the checkpoint is an older copy",
+            _remedy(is_ahead=True, is_stateful=is_stateful),
+        )
     is_ahead = all(partition in at and at[partition] >= end for partition, end in last.end.items())
     return Refuse(_elsewhere(last, begin, committed, is_ahead), _remedy(is_ahead, is_stateful))
 

@@ -61,6 +61,8 @@ def test_a_checkpoint_goes_on(last: LastBatch, committed: Mapping[SourcePartitio
             DONE, at(50, 9), "from orders-0 of group 'jobs' at 20, with batch 6", "new checkpoint", id="older"
         ),
         pytest.param(PLANNED, at(50, 9), "the group is at 50, by batch 9 of this", "new checkpoint", id="older, open"),
+        pytest.param(DONE, at(20, 6), "the group is at batch 6 of the same", "new checkpoint", id="older, no records"),
+        pytest.param(PLANNED, at(20, 6), "at batch 6 of the same", "new checkpoint", id="older, no records, open"),
         pytest.param(DONE, at(12, 3), "the group's offsets were set back", "recover", id="newer than the group"),
         pytest.param(PLANNED, at(4, 2), "the group's offsets were set back", "recover", id="newer, open"),
         pytest.param(DONE, at(50, 2, "other"), "by batch 2 of another checkpoint", "new checkpoint", id="other query"),

@@ -43,7 +43,9 @@ def refusal_at_start(
     if any(last.end[partition] < committed[partition] for partition in shared):
         return _behind(sink, last, committed)
     if all(last.end[partition] == committed[partition] for partition in shared):
-        return None
+        if planned is None or planned.query_id != last.query_id or planned.batch_id >= last.batch_id:
+            return None
+        return _of_an_older_copy(sink, last, planned)
     if planned is not None and last.generation == planned.generation and _is(last, planned):
         return None
     return _ahead(sink, last, planned)
@@ -73,6 +75,14 @@ def _is(last: SinkBatch, batch: SinkBatch | Batch) -> bool:
     query no longer reads."""
     is_same = (last.query_id, last.batch_id) == (batch.query_id, batch.batch_id)
     return is_same and all(last.end.get(partition) == offset for partition, offset in batch.end.items())
+
+
+def _of_an_older_copy(sink: str, last: SinkBatch, planned: SinkBatch) -> str:
+    return (
+        f"{sink} has batch {last.batch_id} of query {last.query_id}, and this checkpoint has planned batch "
+        f"{planned.batch_id} of it, up to the same offsets: the checkpoint is an older copy. Restore the newest one. "
+        "Without it, begin with a new group and give the sink another name="
+    )
 
 
 def _of_a_later_generation(sink: str, last: SinkBatch, generation: int) -> str:

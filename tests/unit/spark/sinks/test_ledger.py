@@ -82,6 +82,7 @@ def test_a_pipeline_goes_on_with(
         ),
         pytest.param(line(3, {P0: 9}, "old"), {P0: 5}, line(3, {P0: 9}), "Restore", id="ahead, another checkpoint"),
         pytest.param(line(3, {P0: 9}), {P0: 0}, None, "Restore the checkpoint", id="begun anew at the beginning"),
+        pytest.param(line(4, {P0: 9}), {P0: 9}, line(3, {P0: 9}), "is an older copy", id="level, an older checkpoint"),
     ],
 )
 def test_a_start_is_refused_with_what_to_do(
