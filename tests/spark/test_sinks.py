@@ -25,6 +25,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from semel.blocking import Consumer
 from semel.errors import StateError
 from semel.spark import PipelineError, Refused
 from semel.spark.batch import MicroBatches
@@ -34,13 +35,14 @@ from semel.spark.decision import Batch
 from semel.spark.plan import QueryPlan
 from semel.spark.sink.sink import Sink, StepHook, no_step_hook
 from semel.spark.sinks import BatchSink, Delta, Files, Iceberg, Owner, SinkBatch, SQLite
-from semel.spark.sinks.refused_rows import RefusedRow
+from semel.spark.sinks.refused_rows import RefusedRow, refused_row
 from semel.spark.sinks.side_sinks import SideSinks, check_deterministic
 from semel.spark.source.options import SourceOptions
 from semel.spark.starting import Start
 from semel.testing import Broker
 from tests.spark.jobs import fails_at, kill_this_process, run, source
 from tests.spark.topics import committed, create, fill, group_offsets
+from tools.patience import PATIENCE_MS
 from tools.rows_without_spark import Rows
 
 SIZE = 4
@@ -300,6 +302,26 @@ def test_refused_rows_go_to_a_partition_of_the_dead_letter_topic_that_no_task_ha
             driver._send_refused([row], by_tasks)
     finally:
         driver.close(timeout_ms=0)
+
+
+def test_a_refused_row_that_is_too_large_for_a_record_is_named_without_its_columns(world: World) -> None:
+    create(world.broker, "dead")
+    world.dead_letter_topic = "dead"
+    driver = world.driver()
+    text = "x" * 2_000_000
+    row = refused_row("sqlite:rows", f"not a number: {text}", {"number": text, "semel_topic": "in", "semel_offset": 7})
+    try:
+        with driver._claim.producer.transaction():
+            driver._send_refused([row], [])
+    finally:
+        driver.close(timeout_ms=0)
+    with Consumer(bootstrap_servers=world.broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([("dead", partition) for partition in partitions_of(world.broker, "dead")])
+        (found,) = consumer.poll(PATIENCE_MS)
+    headers = dict(found.headers)
+    assert found.value is None
+    assert (headers["semel-sink"], headers["semel-offset"]) == (b"sqlite:rows", b"7")
+    assert headers["semel-error"].startswith(b"not a number: xxx")
 
 
 def partitions_of(broker: Broker, topic: str) -> list[int]:

@@ -32,7 +32,7 @@ from semel.spark.progress import BatchOutput
 from semel.spark.refusals import Refused, longest_transaction_ms
 from semel.spark.sink.fused import Transform, write_fused
 from semel.spark.sink.row_partitioning import BadRow
-from semel.spark.sink.sink import Sink, WriteJob
+from semel.spark.sink.sink import Sink, WriteJob, record_size_bytes_max
 from semel.spark.sink.stage import write_rows
 from semel.spark.sinks.ledger import LedgerMismatch
 from semel.spark.sinks.protocol import SinkError, SinkFenced
@@ -376,7 +376,11 @@ class MicroBatches:
                 f"a batch has rows that Kafka does not take and rows that {refused[0].sink} does not take, and they "
                 f"cannot share a partition of {topic!r}, which has {count}: give it {count + 1}"
             )
-        sent = [self._claim.producer.send(topic, row.value, partition=free[0], headers=row.headers) for row in refused]
+        size_bytes_max = record_size_bytes_max(self._sink.settings)
+        sent = [
+            self._claim.producer.send(topic, row.value(size_bytes_max), partition=free[0], headers=row.headers)
+            for row in refused
+        ]
         for future in sent:
             future.result()
 

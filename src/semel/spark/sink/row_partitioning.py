@@ -17,17 +17,13 @@ import pyarrow.compute as pc
 from semel.client.arrow.decoding import HEADERS_TYPE
 from semel.client.arrow.murmur2 import positive_murmur2_column
 from semel.client.arrow.varints import Int64s
-from semel.client.config.producer import ProducerConfig
 from semel.spark.cluster import Cluster, client_settings
-from semel.spark.sink.sink import WriteJob
-from semel.wire.records import HEADER_SIZE
+from semel.spark.sink.sink import WriteJob, record_size_bytes_max
 
 REASON_HEADER: Final = "semel-error"
 OFFSET_HEADER: Final = "semel-offset"
 
 _NO_TIMESTAMP: Final = -1
-# The lengths, deltas and attributes of a record take at most so many bytes.
-_RECORD_OVERHEAD_BYTES: Final = 32
 
 
 class BadRow(ValueError):
@@ -46,8 +42,7 @@ class RowPartitioner:
         self._counts: dict[str, int] = dict(job.partition_counts)
         self._unwritable: dict[str, str] = {}
         """Why rows cannot be written to a topic, for topics that are not just missing."""
-        config = ProducerConfig.load(dict(job.sink.settings))
-        self._size_bytes_max = config.max_request_size - HEADER_SIZE - _RECORD_OVERHEAD_BYTES
+        self._size_bytes_max = record_size_bytes_max(job.sink.settings)
 
     def partitioned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:

@@ -8,8 +8,10 @@ from typing import Any, Final, TypeAlias
 
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType
 
+from semel.client.config.producer import ProducerConfig
 from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.values import ProducerIdentity
+from semel.wire.records import HEADER_SIZE
 
 StepHook: TypeAlias = Callable[[str, int], None]
 """A function that is called at every step, with the step and the batch id. Tests use it to kill a process there. See
@@ -38,6 +40,15 @@ _TYPES: Final = {
     "partition": "INT",
     "offset": "BIGINT",
 }
+
+
+# The lengths, deltas and attributes of a record take at most so many bytes.
+_RECORD_OVERHEAD_BYTES: Final = 32
+
+
+def record_size_bytes_max(settings: Mapping[str, Any]) -> int:
+    """Return how many bytes key, value and headers of a record may have with these settings of a producer."""
+    return ProducerConfig.load(dict(settings)).max_request_size - HEADER_SIZE - _RECORD_OVERHEAD_BYTES
 
 
 def no_step_hook(point: str, batch_id: int) -> None:

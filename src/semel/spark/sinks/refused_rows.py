@@ -23,6 +23,12 @@ REASON: Final = "semel_refused"
 SINK_HEADER: Final = "semel-sink"
 SOURCE_HEADER: Final = "semel-source"
 
+# The two lengths of a header take at most so many bytes.
+_HEADER_OVERHEAD_BYTES: Final = 10
+
+# A database may quote the refused value in its message, however long it is.
+_REASON_MAX: Final = 2_000
+
 # If more rows of one batch are refused, the table does not fit the query: then the batch fails.
 REFUSED_MAX: Final = 1_000
 
@@ -40,10 +46,12 @@ class RefusedRow:
     partition: int | None = None
     offset: int | None = None
 
-    @property
-    def value(self) -> bytes:
-        """The value of the dead-letter record: the columns of the row, as they were to be written, in JSON."""
-        return json.dumps(self.row, ensure_ascii=False).encode()
+    def value(self, size_bytes_max: int) -> bytes | None:
+        """Return the value of the dead-letter record: the columns of the row, as they were to be written, in JSON.
+        ``None`` if the record would be larger than this."""
+        text = json.dumps(self.row, ensure_ascii=False).encode()
+        headers_bytes = sum(len(name) + len(value) + _HEADER_OVERHEAD_BYTES for name, value in self.headers)
+        return text if len(text) + headers_bytes <= size_bytes_max else None
 
     @property
     def headers(self) -> list[tuple[str, bytes]]:
@@ -84,7 +92,9 @@ def is_whole(merge: Merge) -> str:
 def refused_row(sink: str, reason: str, staged: Mapping[str, Any]) -> RefusedRow:
     row = {name: _json_value(value) for name, value in staged.items() if not is_own(name)}
     topic, partition, offset = (staged.get(own) for own in _SOURCE.values())
-    return RefusedRow(sink, " ".join(reason.split()), row, topic, partition, offset)
+    said = " ".join(reason.split())
+    said = said if len(said) <= _REASON_MAX else f"{said[:_REASON_MAX]}..."
+    return RefusedRow(sink, said, row, topic, partition, offset)
 
 
 def merge_in_parts(
