@@ -487,6 +487,29 @@ def test_a_text_with_the_character_0_is_left_out_of_postgres_and_kept_in_sqlite(
     assert found == [([2], [left_out]), ([1, 2], [])]
 
 
+@pytest.mark.needs("postgres")
+def test_a_refused_row_may_have_dates_after_9999(table: PostgresTable) -> None:
+    table.asked_to("DROP TABLE rows")
+    table.asked_to("CREATE TABLE rows (number integer CHECK (number <> 1), day date, at timestamptz, local timestamp)")
+    days = pa.array([3_700_000, 3_700_000], pa.int32())
+    times = pa.array([3_700_000 * 86_400_000_000] * 2)
+    rows_of_2 = pa.table(
+        {
+            "number": [1, 2],
+            "day": days.view(pa.date32()),
+            "at": times.view(pa.timestamp("us", "UTC")),
+            "local": times.view(pa.timestamp("us")),
+        }
+    )
+    sink: Any = table.sink()
+    sink.prepare(FIRST)
+    sink.divert()
+    assert sink.write(Rows(rows_of_2), batch(0)) == 1
+    (refused,) = sink.refused_rows()
+    assert {str(refused.row[name])[:11] for name in ("day", "at", "local")} == {"12100-04-04"}
+    assert table.numbers() == [2]
+
+
 @pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
 @pytest.mark.parametrize(
     "at",

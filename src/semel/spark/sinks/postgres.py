@@ -16,7 +16,7 @@ from __future__ import annotations
 import io
 import logging
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -47,9 +47,11 @@ from semel.spark.sinks.refused_rows import (
 )
 from semel.spark.sinks.selection import selected, selected_with_source
 from semel.spark.sinks.storable import storable
+from semel.types import Buffer
 
 try:
     import psycopg
+    from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 except ImportError as missing:
     raise ImportError("Postgres needs psycopg: pip install 'semel[postgres]'") from missing
 
@@ -321,6 +323,8 @@ class Postgres:
         """Yield the driver's connection. After an error it is closed, so that the server rolls back its transaction."""
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._dsn, self._wait_s if wait_s is None else wait_s)
+            for type_name, loader in _LOADERS.items():
+                self._connection.adapters.register_loader(type_name, loader)
         try:
             yield self._connection
         except BaseException as error:
@@ -364,6 +368,37 @@ class CopyRows:
         for reason in filter(None, reasons):
             raise BadRow(f"{self.sink} does not take a row: {reason}")
         return rows
+
+
+class _LateDateLoader(DateLoader):
+    """Loads dates after 9999, which Python has not, as text. They occur in refused rows."""
+
+    def load(self, data: Buffer) -> Any:
+        return _or_text(super().load, data)
+
+
+class _LateTimestampLoader(TimestampLoader):
+    def load(self, data: Buffer) -> Any:
+        return _or_text(super().load, data)
+
+
+class _LateTimestamptzLoader(TimestamptzLoader):
+    def load(self, data: Buffer) -> Any:
+        return _or_text(super().load, data)
+
+
+_LOADERS: Final[Mapping[str, Any]] = {
+    "date": _LateDateLoader,
+    "timestamp": _LateTimestampLoader,
+    "timestamptz": _LateTimestamptzLoader,
+}
+
+
+def _or_text(load: Callable[[Buffer], object], data: Buffer) -> object:
+    try:
+        return load(data)
+    except psycopg.DataError:
+        return bytes(data).decode()
 
 
 def connect(dsn: str, wait_s: float) -> psycopg.Connection[Any]:
