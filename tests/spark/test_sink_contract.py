@@ -538,6 +538,17 @@ def test_of_several_rows_with_equal_keys_the_greatest_of_any_type_counts_and_nul
 # Lakes alone
 
 
+def test_a_folder_whose_first_driver_died_before_it_had_named_its_groups_is_taken(tmp_path: Path) -> None:
+    folder = ParquetFolder(tmp_path)
+    prepared(folder, FIRST)
+    (named,) = tmp_path.glob("**/groups")
+    named.write_text("")
+    assert prepared(folder, SECOND).last_batch() is None
+    assert named.read_text() == SECOND.groups
+    with pytest.raises(Refused, match="has batches of the group"):
+        prepared(folder, replace(SECOND, groups="others"))
+
+
 @pytest.mark.parametrize(
     ("schema", "options", "message"),
     [

@@ -20,7 +20,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 from uuid import uuid4
 
 import pyarrow as pa
@@ -139,10 +139,14 @@ class Files:
         file = self._path / _HIDDEN / _GROUPS
         try:
             with file.open("x") as new:
-                new.write(owner.groups)
+                _write_through(new, owner.groups)
         except FileExistsError:
             found = file.read_text()
-            if found != owner.groups:
+            if not found:
+                # A driver died before it had written its groups, so it has written no batch either.
+                with file.open("w") as new:
+                    _write_through(new, owner.groups)
+            elif found != owner.groups:
                 raise Refused(
                     f"{self._path} has batches of the group {found!r}: give {owner.groups!r} another folder"
                 ) from None
@@ -150,9 +154,7 @@ class Files:
     def _put_line(self, folder: Path, batch: SinkBatch, row_count: int) -> None:
         line = {"sink": self.name, "rows": row_count, "batch": str(batch)}
         with (folder / _LINE).open("x") as file:
-            json.dump(line, file)
-            file.flush()
-            os.fsync(file.fileno())
+            _write_through(file, json.dumps(line))
         sync(folder)
 
     def _last_folder(self) -> Path | None:
@@ -230,6 +232,12 @@ def _number_of(folder: Path) -> int:
     found = _BATCH.fullmatch(folder.name)
     assert found is not None, "it is one"
     return int(found[1])
+
+
+def _write_through(file: TextIO, text: str) -> None:
+    file.write(text)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def sync(path: Path) -> None:
