@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -571,6 +572,26 @@ def test_a_delta_table_that_would_not_be_kept_whole_is_refused(
     target = DeltaFolder(tmp_path)
     DeltaTable.create(str(target.path), pa.schema(schema), **options)
     with pytest.raises(Refused, match=message):
+        target.sink().check(rows(1))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("delta.generationExpression", "number * 2"),
+        ("delta.invariants", json.dumps({"expression": {"expression": "twice > 3"}})),
+        ("delta.identity.start", 1),
+    ],
+)
+def test_a_delta_table_with_a_column_that_its_writer_has_to_fill_or_check_is_refused(
+    tmp_path: Path, setting: str, value: Any
+) -> None:
+    from deltalake import DeltaTable, Field, Schema
+
+    target = DeltaFolder(tmp_path)
+    fields = [Field("number", "long"), Field("twice", "long", metadata={setting: value})]
+    DeltaTable.create(str(target.path), Schema(fields))
+    with pytest.raises(Refused, match=f"column 'twice' of the table has {setting}, which this sink does not follow"):
         target.sink().check(rows(1))
 
 

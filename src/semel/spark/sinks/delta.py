@@ -47,6 +47,8 @@ _HIDDEN: Final = "_semel"
 _PART_SCHEMA: Final = "file STRING, row_count BIGINT"
 _TXN_RETENTION: Final = "delta.setTransactionRetentionDuration"
 _CONSTRAINT: Final = "delta.constraints."
+# What a column has if its values are checked, generated or numbered by the writer.
+_RULES: Final = ("delta.invariants", "delta.generationExpression", "delta.identity.")
 _COMMITS_MAX: Final = 20
 
 
@@ -215,6 +217,10 @@ def _check_table(table: DeltaTable, schema: DeltaSchema, sink: str) -> None:
         if setting.startswith(_CONSTRAINT):
             raise Refused(f"{sink}: the table has {setting}, which this sink does not check: drop the constraint")
     there = {field.name: field for field in table.schema().fields}
+    for name, field in there.items():
+        for setting in field.metadata:
+            if setting.startswith(_RULES):
+                raise Refused(f"{sink}: column {name!r} of the table has {setting}, which this sink does not follow")
     for field in schema.fields:
         if field.name not in there:
             raise Refused(f"{sink}: the table has no column {field.name!r}; it has {', '.join(there)}")
