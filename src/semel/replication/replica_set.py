@@ -98,8 +98,8 @@ class ReplicaSet:
         """
         return self.high_watermark >= self._epoch_start_offset
 
-    def has_fetched(self, replica: int) -> bool:
-        """Whether this follower has fetched in this term, and after it has left the in-sync set by itself."""
+    def has_heard_from(self, replica: int) -> bool:
+        """Whether a Fetch of this follower has come in this term, and since the follower has left by itself."""
         return self._followers[replica].broker_epoch is not None
 
     def offset_of(self, replica: int) -> int:
@@ -186,7 +186,8 @@ class ReplicaSet:
         """The image has this in-sync set, under this leader epoch.
 
         A follower that this leader did not propose to remove has left by itself, because its log is offline, or it is
-        gone. It joins again by a Fetch that comes after this, not by what it had.
+        gone. It joins again by a Fetch that comes after this, not by what it had. The caller asks for that Fetch
+        (``has_heard_from``): a follower that has everything sends none.
         """
         isr = frozenset(isr)
         expected = self._isr if self._proposed is None else self._proposed

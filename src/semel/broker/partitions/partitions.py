@@ -47,11 +47,11 @@ class Follower(Protocol):
     def high_watermark_moved(self) -> None:
         """Send the new high watermark with the next response to the follower."""
 
-    def record_next_fetch(self) -> None:
-        """Record the follower's position again with its next Fetch, also if that does not name the partition."""
-
     def confirm(self) -> None:
         """Answer the follower's Fetch now, so that its next Fetch confirms that it still follows this term."""
+
+    def position_unknown(self) -> None:
+        """Have the follower send its position again: what it had does not count any more."""
 
     def term_ended(self) -> None: ...
 
@@ -284,8 +284,8 @@ class Partition:
         assert self.replicas is not None
         moved = self.replicas.isr_changed(isr)
         for replica, follower in self.followers.items():
-            if not self.replicas.has_fetched(replica):
-                follower.record_next_fetch()
+            if not self.replicas.has_heard_from(replica):
+                follower.position_unknown()
         if not self.replicas.has_enough:
             _fail(self._produced, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self._replicated(moved)

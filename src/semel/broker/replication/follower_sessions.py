@@ -135,7 +135,6 @@ class _Session:
         self._targets: dict[_Key, _Target] = {}
         self._with_data: dict[_Target, None] = {}
         self._moved_offsets: dict[_Target, None] = {}  # Sent with the next response, but causes none.
-        self._to_record: dict[_Target, None] = {}
         self._unconfirmed: dict[_Target, None] = {}
         # The tickets that a Fetch confirms: those of the last response, if it replies to that, and of earlier ones.
         self._marks: dict[_Target, tuple[Partition, int]] = {}
@@ -164,9 +163,6 @@ class _Session:
                 if target is None:
                     target = self._targets[key] = _Target(self, topic.topic_id)
                 target.take(asked, now_ms)
-        to_record, self._to_record = self._to_record, {}
-        for target in to_record:
-            target.record_again(now_ms)
         self._replied(to_last=message.min_bytes > 0)
         self._max_bytes = max(1, min(message.max_bytes, ANSWER_BYTES_MAX, request.room_bytes()))
         # The first Fetch is answered at once: before that, the follower does not know the id and can add no partition.
@@ -218,15 +214,9 @@ class _Session:
     def offsets_moved(self, target: _Target) -> None:
         self._moved_offsets[target] = None
 
-    def record_next_fetch(self, target: _Target) -> None:
-        self._to_record[target] = None
-
     def confirm(self, target: _Target) -> None:
         self._unconfirmed[target] = None
         self._answer_soon()
-
-    def recorded(self, target: _Target) -> None:
-        self._to_record.pop(target, None)
 
     def forget_changes(self, target: _Target) -> None:
         self._with_data.pop(target, None)
@@ -235,7 +225,6 @@ class _Session:
     def _forget(self, target: _Target) -> None:
         target.unbind()
         self.forget_changes(target)
-        self._to_record.pop(target, None)
         self._unconfirmed.pop(target, None)
         self._marks.pop(target, None)
         self._earlier_marks.pop(target, None)
@@ -321,7 +310,6 @@ class _Target:
         self.asked = asked
         self._pending, self.is_sent, self._sent_bytes = None, False, 0
         session.forget_changes(self)
-        session.recorded(self)
         try:
             partition = self._led()
             if partition is None:
@@ -333,7 +321,9 @@ class _Target:
             if self._pending is None:
                 _check_range(partition, asked.fetch_offset)
                 partition.log_starts_at(session.replica, asked.log_start_offset)
-                self._record(partition, now_ms)
+                partition.fetched(session.replica, asked.fetch_offset, broker_epoch=session.broker_epoch, now_ms=now_ms)
+                if partition.replicas is not None and session.replica not in partition.replicas.isr:
+                    session.sessions.on_progress(partition)
                 if refused_bytes:
                     session.sessions.refused(partition, asked.fetch_offset, refused_bytes)
         except KafkaError as error:
@@ -342,21 +332,6 @@ class _Target:
             session.data_available(self)
         elif self.partition is not None and self._sent_high_watermark != self.partition.log.high_watermark:
             session.offsets_moved(self)
-
-    def record_again(self, now_ms: float) -> None:
-        """The follower has sent a Fetch that does not name the partition: it still copies it, from the same position.
-
-        If records or a refusal were sent, its position has changed, and it names the partition by itself.
-        """
-        if self.partition is not None and self._pending is None and not self.is_sent:
-            self._record(self.partition, now_ms)
-
-    def _record(self, partition: Partition, now_ms: float) -> None:
-        session = self.session
-        offset = self.asked.fetch_offset
-        partition.fetched(session.replica, offset, broker_epoch=session.broker_epoch, now_ms=now_ms)
-        if partition.replicas is not None and session.replica not in partition.replicas.isr:
-            session.sessions.on_progress(partition)
 
     def _led(self) -> Partition | None:
         """Return the partition, if the term is the one that the follower names; ``None`` if this broker does not know
@@ -411,11 +386,13 @@ class _Target:
     def high_watermark_moved(self) -> None:
         self.session.offsets_moved(self)
 
-    def record_next_fetch(self) -> None:
-        self.session.record_next_fetch(self)
-
     def confirm(self) -> None:
         self.session.confirm(self)
+
+    def position_unknown(self) -> None:
+        if not self.is_sent and self._pending is None:  # Else the follower names the partition again anyway.
+            self._pending = self._refused(ErrorCode.INELIGIBLE_REPLICA)
+            self.session.data_available(self)
 
     def term_ended(self) -> None:
         self.session.forget_changes(self)
