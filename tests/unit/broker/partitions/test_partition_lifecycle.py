@@ -337,7 +337,7 @@ def test_a_topic_is_made_when_the_logs_of_a_former_one_of_its_name_are_gone(name
         committed.append("again" in node.deleting)
         return decision
 
-    node.settled, node.cluster = settled, SimpleNamespace(change=change)
+    node.settled, node.cluster = settled, SimpleNamespace(change=change, outgrows_commits=lambda _: False)
     node._decide = lambda decide, image: Node._decide(node, decide, image)
     decision = MetadataDecision((TopicCreated(topic(name, 1)),), ("made",))
     results = asyncio.run(Node.change(node, lambda image: decision, unstored=lambda refusal: []))
