@@ -306,6 +306,15 @@ def test_a_first_segment_that_is_missing_is_known_by_its_index(run: Run, directo
     assert found["lost"].startswith(f"offsets 0 to {int(second.stem) - 1} ")
 
 
+def test_an_index_that_compaction_has_not_removed_yet_is_no_loss(run: Run, directory: Path) -> None:
+    """Its records are in the segment before it."""
+    last = segments(directory)[-1]
+    left = last.with_name(f"{int(last.stem) - 1:020d}.index")
+    shutil.copy(last.with_suffix(".index"), left)
+    (found,) = findings(run, directory, "--deep", exit_code=Exit.OK).values()
+    assert (found["severity"], found["path"]) == ("note", str(left))
+
+
 def test_a_partition_that_is_missing_is_named(run: Run, directory: Path) -> None:
     shutil.rmtree(directory / f"{TOPIC}-0")
     found = findings(run, directory)[f"{TOPIC}-0"]

@@ -19,7 +19,7 @@ from semel.log.compaction.offset_map import OffsetMap
 from semel.log.compaction.pace import STEP_BYTES, Pace
 from semel.log.compaction.rewriting import Rewriting, SegmentTooLarge
 from semel.log.compaction.statistics import CleanerStatistics
-from semel.log.compaction.swap import swap_segments
+from semel.log.compaction.swap import remove_old_files, swap_segments
 from semel.log.compaction.transactions import AbortedTransactions, LiveProducers
 from semel.log.disk import Disk
 from semel.log.partition_log import PartitionLog
@@ -211,4 +211,5 @@ class CleaningPass:
             return False
         self._statistics.segments_replaced += len(group)
         self._statistics.bytes_freed += sum(segment.size_bytes for segment in group) - new.size_bytes
+        yield from remove_old_files(self._disk, self.log, group)
         return True

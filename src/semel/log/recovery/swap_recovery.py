@@ -78,10 +78,15 @@ def _check_swap(disk: Disk, folder: str, base_offset: int) -> None:
         file.close()
 
 
-def finish_swap(disk: Disk, folder: str, base_offset: int, covered: Sequence[int]) -> None:
-    """Do steps 3 to 5. They can be repeated after a crash, with the same result."""
+def finish_swap(
+    disk: Disk, folder: str, base_offset: int, covered: Sequence[int], *, suffixes: Sequence[str] = SUFFIXES
+) -> None:
+    """Do steps 3 to 5. They can be repeated after a crash, with the same result.
+
+    ``suffixes``: the files of the old segments that are removed. Without its log file, the others are not used.
+    """
     for old in covered:
-        for suffix in SUFFIXES:
+        for suffix in suffixes:
             disk.remove(f"{folder}/{file_name(old, suffix)}")
     for suffix in _DERIVED:
         path = f"{folder}/{file_name(base_offset, suffix)}"

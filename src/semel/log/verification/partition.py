@@ -150,15 +150,16 @@ class PartitionCheck:
         return base_offsets
 
     def _check_orphans(self, names: list[str], base_offsets: list[int]) -> None:
-        """Check for index files without a log file: the segment is lost, unless retention was interrupted while it
-        removed the segment."""
+        """Check for index files without a log file: the segment is lost, unless retention or compaction was interrupted
+        while it removed the segment."""
         stems = {f"{base_offset:020d}" for base_offset in base_offsets}
         for name in names:
             stem, _, suffix = name.partition(".")
             if suffix != "index" or stem in stems or not (stem.isascii() and stem.isdigit()) or self.running:
                 continue
             end = min((offset for offset in base_offsets if offset > int(stem)), default=self.recovery_point)
-            if end <= self.log_start:
+            before = max((offset for offset in base_offsets if offset < int(stem)), default=None)
+            if end <= self.log_start or (before is not None and (self._synced_end(before) or 0) > int(stem)):
                 self._found(name, Severity.NOTE, "its segment was removed", "removes it")
             else:
                 problem = f"{stem}.log is missing, and this index of it is there"
@@ -249,10 +250,11 @@ class PartitionCheck:
 
     def _may_be_hole(self, base_offset: int) -> bool:
         """Whether compaction may have removed the records between a segment and the one before it."""
-        synced_end = None
-        if self._previous is not None:
-            synced_end = segment_checksums.read_end_offset(self.disk, f"{self.folder}/{self._previous:020d}")
+        synced_end = None if self._previous is None else self._synced_end(self._previous)
         return self.is_compacted and synced_end in (None, base_offset)
+
+    def _synced_end(self, base_offset: int) -> int | None:
+        return segment_checksums.read_end_offset(self.disk, f"{self.folder}/{base_offset:020d}")
 
     def _note(self, walked: Walk, indexes: SegmentIndexes, *, is_closed: bool) -> None:
         report = self.report

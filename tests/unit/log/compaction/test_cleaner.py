@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
@@ -132,6 +133,25 @@ def test_no_slice_of_a_pass_takes_longer_because_there_are_very_many_producers_a
         costs.append(lines_executed(lambda: next(slices), within="semel/log"))
 
     assert max(costs) < 20_000
+
+
+def test_no_slice_of_a_pass_changes_many_files_however_many_segments_become_one() -> None:
+    bench = Bench(settings={"segment_bytes": 2**20})
+    for number in range(40):
+        bench.put((f"{number % 4}", f"{number}"))
+        bench.roll()
+    bench.checkpoint()
+    changes = [bench.disk.statistics.changes]
+    changes += (bench.disk.statistics.changes for _ in bench.cleaner().clean(bench.log, bench.now_ms))
+
+    assert max(after - before for before, after in pairwise(changes)) <= 25
+    assert len(bench.log.segments) == 6  # Five of eight segments each, and the active one.
+    bench.now_ms += 10**9
+    bench.put(("0", "dirty"))
+    bench.clean()
+    assert len(bench.log.segments) == 2
+    names = {name.partition(".")[0] for name in bench.disk.list(FOLDER) if name.endswith((".log", ".index"))}
+    assert names == {f"{segment.base_offset:020d}" for segment in bench.log.segments}
 
 
 def test_syncs_go_to_a_worker_and_the_pass_waits_for_them() -> None:
@@ -319,7 +339,9 @@ def test_a_swap_that_the_disk_refuses_in_the_middle_puts_the_log_offline_and_a_s
     run(bench.cleaner(), bench)
     # A folder is synced once for each group before its commit point: there a failure gives the pass up and no more.
     before_commit = operation is Operation.SYNC_DIRECTORY and skip in (0, 3)
-    assert (bench.log.offline is None) is before_commit
+    # The old log file is removed first. What is then left of the old segment does no harm.
+    after_swap = operation is Operation.REMOVE and skip > 0
+    assert (bench.log.offline is None) is (before_commit or after_swap)
     bench.disk.repair()
     bench.disk.crash()
     bench.open()
