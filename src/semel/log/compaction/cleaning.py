@@ -11,7 +11,7 @@ import logging
 from collections.abc import Generator
 
 from semel.errors import DecodeError
-from semel.log.compaction.background import Background, at_once
+from semel.log.compaction.background import Background, at_once, records_of
 from semel.log.compaction.batch_filter import BatchFilter
 from semel.log.compaction.cleanable import CleanableRange
 from semel.log.compaction.grouping import group_segments
@@ -25,7 +25,7 @@ from semel.log.disk import Disk
 from semel.log.partition_log import PartitionLog
 from semel.log.recovery.swap_recovery import remove_unfinished
 from semel.log.segments.segment import Segment
-from semel.wire.records import BatchHeader, iterate_records, verify_crc
+from semel.wire.records import BatchHeader, verify_crc
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +79,7 @@ class CleaningPass:
             delete_retention_ms=self.log.config.delete_retention_ms,
             pace=self._pace,
             statistics=self._statistics,
+            background=self._background,
         )
         segments, end_offset = self._segments_below(covered_to)
         for group in group_segments(segments, end_offset=end_offset, config=self.log.config):
@@ -154,7 +155,7 @@ class CleaningPass:
         if not verify_crc(batch, 0, header):
             return []
         try:
-            for record in iterate_records(batch):
+            for record in (yield from records_of(self._background, batch)):
                 if record.key is not None:
                     keys.append((record.key, record.offset))
                 if self._pace.spend(1):

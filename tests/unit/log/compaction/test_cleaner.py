@@ -21,6 +21,7 @@ from semel.log.retention import apply_retention, below_start_steps
 from semel.log.segments.segment import Segment
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk_faults import DiskFault, Operation
+from semel.wire.records import Codec
 from tests.executed_lines import lines_executed
 from tests.logs import FOLDER, ORDERS, ORDERS_ID, StepWorker
 from tests.unit.log.compaction.bench import COMPACT_DELETE, DATA, Bench, OneLog, latest
@@ -152,6 +153,23 @@ def test_no_slice_of_a_pass_changes_many_files_however_many_segments_become_one(
     assert len(bench.log.segments) == 2
     names = {name.partition(".")[0] for name in bench.disk.list(FOLDER) if name.endswith((".log", ".index"))}
     assert names == {f"{segment.base_offset:020d}" for segment in bench.log.segments}
+
+
+def test_a_batch_with_very_many_records_is_not_made_again_in_one_slice() -> None:
+    bench = Bench(settings={"segment_bytes": 2**24})
+    bench.put(*((f"{number % 19_999}", "") for number in range(20_000)), codec=Codec.GZIP)
+    bench.roll()
+    bench.checkpoint()
+    worker = StepWorker()
+    slices = bench.cleaner(worker=worker).clean(bench.log, bench.now_ms)
+    costs: list[int] = []
+    yielded: list[object] = [None]
+    while yielded[-1] is None:
+        costs.append(lines_executed(lambda: yielded.append(next(slices, "ended")), within="semel"))
+        worker.stop()
+
+    assert max(costs) < 200_000  # A slice of decoded records takes half of that.
+    assert len(bench.contents()) == 19_999
 
 
 def test_syncs_go_to_a_worker_and_the_pass_waits_for_them() -> None:
