@@ -128,14 +128,17 @@ class Maintenance:
 
     def _compaction(self) -> None:
         now_ms = self._node.clock.now_ms()
+        pause_ms: float = self._node.config.log_cleaner_backoff_ms
         try:
             cleaner = self._cleaner()
             log = self._compacting = cleaner.choose(now_ms)
+            if cleaner.has_more_to_close:
+                pause_ms = COMPACTION_PAUSE_MS
         except OSError as error:
             logger.error("compaction is tried again later: %s", error)
             log = None
         if log is None:
-            self._later("compaction", self._node.config.log_cleaner_backoff_ms, self._compaction)
+            self._later("compaction", pause_ms, self._compaction)
         else:
             self._slice(cleaner.clean(log, now_ms))
 

@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 DEDUPE_BUFFER_SIZE_BYTES: Final = 128 * 2**20
 
+# The largest number of segments that are closed at once: to make a file takes the disk up to a few milliseconds.
+CLOSED_AT_ONCE_MAX: Final = 4
+
 # The delay after a pass that failed with a disk error, for instance because the disk is full.
 RETRY_AFTER_MS: Final = 15 * 60 * 1000
 
@@ -73,6 +76,8 @@ class LogCleaner:
             offsets = CleanerOffsets(directory.path, directory.disk, directory.logs)
             offsets.load()
         self.statistics = CleanerStatistics()
+        self.has_more_to_close = False
+        """Whether the last ``choose`` left active segments open that are due to roll."""
         self._directory = directory
         self._clock = clock
         self._background = background.at_once if worker is None else background.on(worker)
@@ -84,13 +89,17 @@ class LogCleaner:
     # Deciding
 
     def choose(self, now_ms: int) -> PartitionLog | None:
-        """The log that needs compaction most; ``None`` if none does. Closes active segments that are due to roll."""
+        """The log that needs compaction most; ``None`` if none does. Closes a few active segments that are due."""
         self._forget_deleted()
+        self.has_more_to_close = False
+        closed = 0
         candidates: list[tuple[PartitionLog, CleanableRange]] = []
         for log in self._directory.logs.values():
             if not log.config.compact or log.offline is not None or log.is_truncating or log in self._running:
                 continue
-            self._roll_if_due(log, now_ms)
+            if not self.has_more_to_close and self._roll_if_due(log, now_ms):
+                closed += 1
+                self.has_more_to_close = closed == CLOSED_AT_ONCE_MAX
             if now_ms < self._not_before_ms.get(log, 0):
                 continue
             try:
@@ -185,12 +194,16 @@ class LogCleaner:
             except OSError as error:
                 logger.warning("%s: files of a pass that was given up stay for now: %s", log.topic_partition, error)
 
-    def _roll_if_due(self, log: PartitionLog, now_ms: int) -> None:
+    def _roll_if_due(self, log: PartitionLog, now_ms: int) -> bool:
+        """Close the active segment if it is due to roll. Returns whether it was closed."""
         try:
-            if is_due_to_roll(log, now_ms):
-                log.roll(now_ms)
+            if not is_due_to_roll(log, now_ms):
+                return False
+            log.roll(now_ms)
         except (KafkaError, OSError) as error:
             logger.error("%s: its segment could not be closed: %s", log.topic_partition, error)
+            return False
+        return True
 
     def _forget_deleted(self) -> None:
         here = set(map(id, self._directory.logs.values()))

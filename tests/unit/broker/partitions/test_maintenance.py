@@ -18,7 +18,7 @@ from semel.broker.requests.handlers.create_topics import create_topics
 from semel.broker.requests.handlers.delete_records import delete_records
 from semel.broker.requests.handlers.delete_topics import delete_topics
 from semel.errors import StorageError
-from semel.log.compaction.cleaner import LogCleaner
+from semel.log.compaction.cleaner import CLOSED_AT_ONCE_MAX, LogCleaner
 from semel.log.outcomes import Isolation
 from semel.testing.virtual.clock import VirtualClock
 from semel.testing.virtual.disk import VirtualDisk
@@ -159,6 +159,23 @@ def test_a_compacted_topic_is_compacted_without_anybody_asking() -> None:
     assert found[-1] == b"19"
     assert len(found) < 20
     bench.run(bench.broker.stop())
+
+
+def test_of_many_segments_that_are_due_to_roll_a_few_are_closed_at_once_and_the_others_soon() -> None:
+    bench = Bench(log_cleaner_backoff_ms=str(HOUR_S * 1000))
+    partitions = [
+        bench.partition(f"t{number}", cleanup_policy="compact", segment_ms="60000", retention_ms="-1")
+        for number in range(20)
+    ]
+    for partition in partitions:
+        bench.append(partition)
+    bench.wait(120)
+
+    cleaner = LogCleaner(bench.broker.node.logs, bench.clock)
+    cleaner.choose(bench.clock.now_ms())
+    assert sum(len(partition.log.segments) == 2 for partition in partitions) == CLOSED_AT_ONCE_MAX
+    bench.wait(HOUR_S)
+    assert [len(partition.log.segments) for partition in partitions] == [2] * 20
 
 
 def test_a_new_topic_does_not_count_as_compacted_up_to_the_offset_of_the_deleted_one() -> None:
