@@ -211,8 +211,11 @@ def test_one_partition_that_does_not_exist_spoils_the_others(
     assert producer.produce(topic).error_code == ErrorCode.TRANSACTION_ABORTABLE
 
 
-def test_a_client_cannot_add_an_internal_topic(new_producer: NewProducer) -> None:
-    assert new_producer().add(TRANSACTION_STATE_TOPIC, 0) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+@pytest.mark.parametrize("version", versions(ApiKey.ADD_PARTITIONS_TO_TXN))
+def test_a_client_cannot_add_an_internal_topic(new_producer: NewProducer, version: int) -> None:
+    """No marker is written there, so the transaction would never be complete."""
+    producer = new_producer()
+    assert producer.add(TRANSACTION_STATE_TOPIC, 0, version=version) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.ADD_PARTITIONS_TO_TXN))

@@ -22,7 +22,7 @@ from semel.coordinator.transaction.results import AddPartitionsResult, error_for
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode
 from semel.security.rights import WRITE_TOPIC, Rights
-from semel.types import INTERNAL_TOPICS, ProducerIdentity, TopicPartition
+from semel.types import INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, ProducerIdentity, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -117,7 +117,9 @@ def _gates(node: Node, partitions: list[TopicPartition]) -> list[TransactionGate
 
 
 def _refusal(node: Node, version: int, partition: TopicPartition, rights: Rights | None) -> ErrorCode:
-    if version < BATCHES_SINCE and partition.topic in INTERNAL_TOPICS:
+    # Brokers add partitions of __consumer_offsets. In __transaction_state no marker is written, so a transaction with a
+    # partition of it would never be complete.
+    if partition.topic == TRANSACTION_STATE_TOPIC or (version < BATCHES_SINCE and partition.topic in INTERNAL_TOPICS):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if rights is not None and not rights.demand(WRITE_TOPIC, partition.topic):
         return WRITE_TOPIC.refusal
