@@ -97,9 +97,11 @@ class Disk(Protocol):
 
 # The errors of a full disk. A write that failed with one was not begun or can be undone; there may be room later.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# The errors of a file that could not be opened because no descriptors are left. There may be some later.
+NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 # The errors of a file that could not be opened: no descriptors are left, or its folder is missing. It may be possible
 # later.
-NOT_OPENED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
+NOT_OPENED: Final = NO_DESCRIPTORS | {errno.ENOENT}
 
 
 def read_file(disk: Disk, path: str) -> bytes:

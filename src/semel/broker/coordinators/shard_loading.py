@@ -5,7 +5,7 @@ Shards that are loaded at the same time wait in one queue, so that loading takes
 The law: the loaded state is exactly what the log contains. Every batch is checked against its CRC, and records and
 markers are replayed in the order of their offsets. If a batch cannot be read, the loading ends, an error is logged, and
 the shard refuses requests with COORDINATOR_NOT_AVAILABLE: a coordinator with an incomplete state would give wrong
-answers.
+answers. But if a file cannot be opened because no descriptors are left, the loading goes on later.
 
 Loading begins when all records in the log are committed, since uncommitted ones may neither be replayed nor be left
 out.
@@ -24,6 +24,7 @@ from semel.clock import Clock
 from semel.coordinator.shard import Shard
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log.damage import REMEDY
+from semel.log.disk import NO_DESCRIPTORS
 from semel.log.outcomes import Isolation
 from semel.types import ProducerIdentity
 from semel.wire.control import parse_marker
@@ -35,6 +36,8 @@ logger = logging.getLogger("semel.broker")
 SLICE_MS: Final = 5.0
 # How many bytes are read, decoded and replayed in one step: this takes a few milliseconds.
 READ_BYTES: Final = 32 * 1024
+# How long the loading waits before it tries again to open a file for which there was no descriptor.
+RETRY_S: Final = 1.0
 
 AnyShard = TypeVar("AnyShard", bound=Shard[Any])
 
@@ -86,11 +89,14 @@ class ShardLoading(Generic[AnyShard]):
         read_bytes: int = READ_BYTES,
     ) -> None:
         self._runtime = runtime
+        self._loop = loop
         self._clock = clock
         self._loaded = loaded
         self._queue = LoadingQueue(loop) if queue is None else queue
         self._slice_ms = slice_ms
         self._read_bytes = read_bytes
+        self._offset = 0
+        """Everything below it is replayed."""
         self._end_offset = runtime.partition.log.log_end_offset
         self._slices = self._replay()
 
@@ -126,7 +132,12 @@ class ShardLoading(Generic[AnyShard]):
                     self._queue.stay_first(self._load_slice)
                     return
         except (DecodeError, KafkaError) as error:
-            self._give_up(error)
+            if _lacks_descriptors(error):
+                logger.warning("its coordinator is loaded later: %s", error)
+                self._slices = self._replay()
+                self._loop.call_later(RETRY_S, self._queue.join, self._load_slice)
+            else:
+                self._give_up(error)
             return
         self._runtime.loaded()
         self._loaded(self._runtime)
@@ -140,18 +151,18 @@ class ShardLoading(Generic[AnyShard]):
 
     def _replay(self) -> Iterator[None]:
         log = self._runtime.partition.log
-        offset = log.log_start_offset
-        while offset < self._end_offset:
-            records = log.read(offset, self._read_bytes, isolation=Isolation.READ_UNCOMMITTED).records
-            next_offset = offset
+        self._offset = max(self._offset, log.log_start_offset)
+        while self._offset < self._end_offset:
+            records = log.read(self._offset, self._read_bytes, isolation=Isolation.READ_UNCOMMITTED).records
+            next_offset = self._offset
             for position, header in iterate_headers(records, allow_partial_tail=True):
                 if not verify_crc(records, position, header):
                     raise DecodeError(f"the batch at offset {header.base_offset} fails its CRC")
                 self._replay_batch(records, position, header)
                 next_offset = header.next_offset
-            if next_offset == offset:
+            if next_offset == self._offset:
                 return  # Compaction has removed all records from this offset on.
-            offset = next_offset
+            self._offset = next_offset
             yield
 
     def _replay_batch(self, records: bytes, position: int, header: BatchHeader) -> None:
@@ -174,3 +185,8 @@ class ShardLoading(Generic[AnyShard]):
             known = shard.decode(record.key, record.value)
             if known is not None:
                 shard.replay(known, record.offset, producer)
+
+
+def _lacks_descriptors(error: Exception) -> bool:
+    """Whether a read failed because a file could not be opened: no descriptors are left."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_DESCRIPTORS

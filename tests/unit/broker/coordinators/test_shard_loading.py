@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from semel.broker.coordinators.shard_loading import LoadingQueue, ShardLoading
 from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.errors import ErrorCode
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import ProducerIdentity
 from semel.wire.control import EndTransactionMarker
 from tests.unit.broker.coordinators.shard_bench import Bench, Noted, Numbers
@@ -122,3 +124,37 @@ def test_a_shard_that_is_lost_while_it_is_loaded_is_not_taken_up() -> None:
     bench.wait()
     assert loaded.refusal is ErrorCode.NOT_COORDINATOR
     assert bench.told == [Noted(1)]
+
+
+def test_a_shard_is_loaded_later_if_no_file_can_be_opened_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    """A closed segment is opened for each read, and the connections may have taken all descriptors."""
+    bench = Bench()
+    for segment in range(3):
+        for number in range(5):
+            bench.note(f"{segment}", number)
+        bench.wait()
+        bench.log.roll(0)
+    bench.logs.checkpoint()
+    bench.wait()
+    bench.disk.fail(DiskFault(Operation.OPEN, "*.log", error=errno.EMFILE, skip=2, times=3))
+    loaded = load(bench, read_bytes=100)
+    assert loaded.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert "Too many open files" in caplog.text
+    bench.wait(10)
+    assert loaded.refusal is None
+    assert vars(loaded.shard) == vars(bench.shard)
+
+
+def test_a_shard_that_is_lost_while_no_file_can_be_opened_is_not_loaded() -> None:
+    bench = Bench()
+    bench.note("a", 1)
+    bench.wait()
+    bench.log.roll(0)
+    bench.logs.checkpoint()
+    bench.wait()
+    bench.disk.fail(DiskFault(Operation.OPEN, "*.log", error=errno.EMFILE))
+    loaded = load(bench)
+    loaded.unload()
+    bench.wait(10)
+    assert loaded.refusal is ErrorCode.NOT_COORDINATOR
+    assert "loaded" not in bench.told
