@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from semel.broker.cluster.peers import Peers, Purpose
@@ -26,6 +26,8 @@ logger = logging.getLogger("semel.broker")
 
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 5.0
+# A broker answers a request with ten times as many elements. One partition may have 120,000 producers in transactions.
+PRODUCERS_PER_REQUEST: Final = 1000
 
 
 class Owner(NamedTuple):
@@ -75,8 +77,9 @@ class RemoteTransactions:
             if leader is None:
                 raise _NotComplete(f"a partition of {TRANSACTION_STATE_TOPIC} has no leader")
             if leader != self._node.config.node_id:
-                for owner in await self._ask(leader, producer_ids):
-                    add_owner(owners, owner)
+                for some in _slices(sorted(producer_ids)):
+                    for owner in await self._ask(leader, some):
+                        add_owner(owners, owner)
         await self._node.cluster.refresh()
         if self._terms() != terms or not self._node.coordinators.transactions.all_led_shards_loaded:
             raise _NotComplete("coordinators have moved meanwhile")
@@ -88,14 +91,14 @@ class RemoteTransactions:
         topic = self._node.image.topics.get(TRANSACTION_STATE_TOPIC)
         return [] if topic is None else [(state.leader, state.leader_epoch) for state in topic.partitions]
 
-    async def _ask(self, node_id: int, producer_ids: frozenset[int]) -> list[Owner]:
+    async def _ask(self, node_id: int, producer_ids: list[int]) -> list[Owner]:
         answer: asyncio.Future[ListTransactionsResponse | None] = self._loop.create_future()
 
         def answered(response: ListTransactionsResponse | None) -> None:
             if not answer.done():
                 answer.set_result(response)
 
-        request = ListTransactionsRequest(producer_id_filters=sorted(producer_ids))
+        request = ListTransactionsRequest(producer_id_filters=producer_ids)
         self._peers.ask(node_id, Purpose.QUESTIONS, ApiKey.LIST_TRANSACTIONS, request, answered)
         response = await answer
         if response is None:
@@ -110,3 +113,8 @@ class RemoteTransactions:
         except DecodeError as error:
             raise _NotComplete(f"broker {node_id} answers what cannot be read: {error}") from None
         return [Owner(record, epoch) for record, epoch in known if isinstance(record, Transaction)]
+
+
+def _slices(producer_ids: list[int]) -> Iterator[list[int]]:
+    for start in range(0, len(producer_ids), PRODUCERS_PER_REQUEST):
+        yield producer_ids[start : start + PRODUCERS_PER_REQUEST]

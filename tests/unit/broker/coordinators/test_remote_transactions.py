@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from semel.broker.coordinators.remote_transactions import Owner, RemoteTransactions
+from semel.broker.requests.large_requests import at_once_elements
 from semel.coordinator.transaction import records, transitions
 from semel.metadata.image import PartitionState
 from semel.types import TRANSACTION_STATE_TOPIC
@@ -65,5 +66,18 @@ def test_coordinators_are_asked_once_and_only_about_the_producers() -> None:
         assert await asking.owners(5) == {}
         assert (await asking.owners(7))[7] == Owner(ROTATED, 3)
         assert asking.asked == [[5], [7]]
+
+    asyncio.run(scenario())
+
+
+def test_no_question_has_more_producers_than_a_broker_answers() -> None:
+    """A request with more elements is refused, and the question would be asked again for ever."""
+
+    async def scenario() -> None:
+        asking = Asking()
+        producer_ids = range(at_once_elements(ApiKey.LIST_TRANSACTIONS) + 1)
+        assert (await asking.owners(*producer_ids))[7] == Owner(ROTATED, 3)
+        assert all(len(asked) < at_once_elements(ApiKey.LIST_TRANSACTIONS) for asked in asking.asked)
+        assert [producer_id for asked in asking.asked for producer_id in asked] == list(producer_ids)
 
     asyncio.run(scenario())
