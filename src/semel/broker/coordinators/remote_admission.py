@@ -29,6 +29,8 @@ from semel.wire.messages.add_partitions_to_txn import (
 )
 
 TRANSACTIONS_PER_REQUEST: Final = 500
+# A request with more than 100,000 elements would be refused. A single question may have more partitions than this.
+PARTITIONS_PER_REQUEST: Final = 10_000
 
 
 class RemoteAdmission:
@@ -84,11 +86,14 @@ class _Coordinator:
     def _send(self) -> None:
         asked: dict[str, _Question] = {}
         later: list[_Question] = []
+        room = PARTITIONS_PER_REQUEST
         for question in self._waiting:
-            if question.transactional_id in asked or len(asked) == TRANSACTIONS_PER_REQUEST:
+            is_too_large = bool(asked) and len(question.partitions) > room
+            if question.transactional_id in asked or len(asked) == TRANSACTIONS_PER_REQUEST or is_too_large:
                 later.append(question)
             else:
                 asked[question.transactional_id] = question
+                room -= len(question.partitions)
         self._waiting = later
         request = AddPartitionsToTxnRequest(transactions=list(map(_transaction, asked.values())))
 
