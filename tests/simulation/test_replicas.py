@@ -23,6 +23,7 @@ from semel.types import INT32_MAX, TRANSACTION_STATE_TOPIC, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from semel.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from semel.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -146,6 +147,25 @@ def test_copying_goes_on_when_the_numbers_of_its_fetches_are_used_up() -> None:
         await asyncio.sleep(1)
         assert_equal_logs(cluster)
         assert [(copier, copier._session_number) for copier, _ in sessions] == sessions, "no session was begun anew"
+def test_every_broker_tells_the_size_of_the_replicas_that_it_has() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation) as sending:
+            await sending.send(TOPIC, b"x" * 1000, partition=0)
+        await asyncio.sleep(1)
+        for asked in (None, [DescribableLogDirTopic(TOPIC, [0])]):
+            for node_id, member in cluster.brokers.items():
+                response = await cluster.client(node_id).call(
+                    ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(topics=asked)
+                )
+                (result,) = response.results
+                sizes = {
+                    (topic.name, partition.partition_index): partition.partition_size
+                    for topic in result.topics
+                    for partition in topic.partitions
+                }
+                assert sizes[TOPIC, 0] == log_of(member, 0).size_bytes > 1000, f"broker {node_id}"
+                assert len(sizes) == (1 if asked else PARTITIONS)
 
     run(scenario)
 
