@@ -90,10 +90,14 @@ def _weight(node: Node, message: MetadataRequest) -> int:
     """Return about how many topics and partitions the response has, or a number larger than a slice."""
     topics = node.image.topics
     if not message.topics:
-        return len(topics) + len(node.partitions)
+        return len(topics) + node.image.partition_count
     if len(message.topics) > SLICE_PARTITIONS:
         return len(message.topics)
-    known = (topics.get(asked.name or "") for asked in message.topics)
+    by_id = node.image.topics_by_id
+    known = (
+        topics.get(asked.name or "") if asked.topic_id == ZERO_UUID else by_id.get(asked.topic_id)
+        for asked in message.topics
+    )
     return len(message.topics) + sum(len(topic.partitions) for topic in known if topic is not None)
 
 
