@@ -25,13 +25,23 @@ from semel.testing.virtual.clock import ManualClock
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.codec import encode
 from semel.wire.framing import encode_request
+from semel.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from semel.wire.messages.api_versions import ApiVersionsRequest
 from semel.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from semel.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -214,6 +224,30 @@ def test_kafka_s_limit_for_the_partitions_of_one_request_holds_for_all_of_it(cli
     topics = [CreatableTopic(name=f"{name}-{n}", num_partitions=100, replication_factor=1) for n in range(300)]
     answer = client.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics))
     assert {topic.error_code for topic in answer.topics} == {ErrorCode.POLICY_VIOLATION}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_leaders_of_many_partitions_are_elected(client: RawClient, wide: str, version: int) -> None:
+    request = ElectLeadersRequest(topic_partitions=[TopicPartitions(wide, list(range(3000)))])
+    (topic,) = client.call(ApiKey.ELECT_LEADERS, version, request).replica_election_results
+    assert topic.topic == wide
+    assert [(one.partition_id, one.error_code) for one in topic.partition_result] == [
+        (n, ErrorCode.ELECTION_NOT_NEEDED if n < PARTITIONS else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for n in range(3000)
+    ]
+
+
+def test_many_partitions_are_reassigned(client: RawClient, wide: str) -> None:
+    """kafka-reassign-partitions puts all of them into one request."""
+    asked = [ReassignablePartition(n, [1]) for n in range(3000)]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(wide, asked)])
+    (topic,) = client.call(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request).responses
+    assert [(one.partition_index, one.error_code) for one in topic.partitions] == [
+        (n, 0 if n < PARTITIONS else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for n in range(3000)
+    ]
+    listed = ListPartitionReassignmentsRequest(topics=[ListPartitionReassignmentsTopics(wide, list(range(3000)))])
+    answer = client.call(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, listed)
+    assert (answer.error_code, answer.topics) == (0, [])
 
 
 def test_settings_of_many_resources_are_described(client: RawClient, wide: str) -> None:

@@ -111,6 +111,11 @@ SPLIT: Final[dict[ApiKey, Split]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Split(50, Lists(("resources",), ("responses",))),
     ApiKey.CREATE_PARTITIONS: Split(50, Lists(("topics",), ("results",))),
     ApiKey.DELETE_GROUPS: Split(100, Lists(("groups_names",), ("results",))),
+    ApiKey.ELECT_LEADERS: Split(
+        50, Lists(("topic_partitions", "partitions"), ("replica_election_results", "partition_result"))
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Split(50, Lists(("topics", "partitions"), ("responses", "partitions"))),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Split(500, Lists(("topics", "partition_indexes"), ("topics", "partitions"))),
     ApiKey.OFFSET_DELETE: Split(500, _TOPICS),
     ApiKey.DESCRIBE_PRODUCERS: Split(50, Lists(("topics", "partition_indexes"), ("topics", "partitions"))),
     ApiKey.DESCRIBE_TRANSACTIONS: Split(100, Lists(("transactional_ids",), ("transaction_states",))),
