@@ -9,12 +9,14 @@ leaves or its session ends.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from semel.coordinator.group.classic.member import ClassicMember
-from semel.coordinator.group.classic.requests import JoinRequest, Protocols, SyncRequest
+from semel.coordinator.group.classic.group import ClassicGroup
+from semel.coordinator.group.classic.requests import JoinRequest, SyncRequest
+from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.records import ConsumerMember
+from semel.coordinator.group.directory import Group
 from semel.errors import ErrorCode
 
 MEMBER_BYTES_MAX: Final = 1024 * 1024
@@ -24,14 +26,13 @@ COUNTED_FROM_BYTES: Final = 8 * 1024
 """A member up to this size may always join: a thousand such members are not more than ``GROUP_BYTES_MAX``."""
 
 
-def refusal_of_join(members: Collection[ClassicMember], request: JoinRequest) -> ErrorCode:
+def refusal_of_join(group: Group | None, request: JoinRequest) -> ErrorCode:
     size_bytes = _protocols_bytes(request.protocols)
     if size_bytes <= COUNTED_FROM_BYTES:
         return ErrorCode.NONE
     if size_bytes > MEMBER_BYTES_MAX:
         return ErrorCode.INVALID_REQUEST
-    others = (member for member in members if member.member_id != request.member_id)
-    taken = sum(_protocols_bytes(member.protocols) for member in others)
+    taken = sum(_protocols_bytes(offered) for member_id, offered in _offered(group) if member_id != request.member_id)
     return ErrorCode.GROUP_MAX_SIZE_REACHED if taken + size_bytes > GROUP_BYTES_MAX else ErrorCode.NONE
 
 
@@ -59,5 +60,16 @@ def refusal_of_subscription(
     )
 
 
-def _protocols_bytes(protocols: Protocols) -> int:
-    return sum(len(offered.name) + len(offered.metadata) for offered in protocols)
+def _offered(group: Group | None) -> Iterator[tuple[str, Iterable[tuple[str, bytes]]]]:
+    """Yield the protocols that each member offers. KIP-848 members of a consumer group offer none."""
+    if isinstance(group, ClassicGroup):
+        for member in group.members.values():
+            yield member.member_id, member.protocols
+    elif isinstance(group, ConsumerGroup):
+        for consumer in group.members.values():
+            if consumer.classic is not None:
+                yield consumer.member_id, consumer.classic.protocols
+
+
+def _protocols_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)

@@ -71,8 +71,7 @@ class GroupShard:
         self, request: JoinRequest, waiter: Waiter[Any], moment: Moment
     ) -> GroupDecision[JoinResult | Deferred]:
         group = self.directory.groups.get(request.group_id)
-        members = group.members.values() if isinstance(group, ClassicGroup) else ()
-        error = refusal_of_join(members, request)
+        error = refusal_of_join(group, request)
         if error is not ErrorCode.NONE:
             return Decision(JoinResult(error, request.member_id))
         if isinstance(group, ConsumerGroup):

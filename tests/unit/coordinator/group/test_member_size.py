@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic.group import ClassicGroup
-from semel.coordinator.group.classic.requests import OfferedProtocol
+from semel.coordinator.group.classic.requests import JoinRequest, OfferedProtocol
 from semel.coordinator.group.member_size import COUNTED_FROM_BYTES, GROUP_BYTES_MAX, MEMBER_BYTES_MAX
 from semel.errors import ErrorCode
+from semel.wire.messages.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 from tests.unit.coordinator.group.classic.bench import INITIAL_DELAY_MS, SESSION_MS, Bench, joined
-from tests.unit.coordinator.group.consumer.simulated_group import Coordinator, Member
+from tests.unit.coordinator.group.consumer.simulated_group import GROUP, Coordinator, Member
 
 
 @pytest.fixture
@@ -101,3 +106,28 @@ def test_the_subscriptions_of_a_group_are_limited_together() -> None:
         assert Member(coordinator, f"member-{number}", topics=names).beat().error is ErrorCode.NONE
     assert Member(coordinator, "late", topics=names).beat().error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert Member(coordinator, "usual", topics=("orders",)).beat().error is ErrorCode.NONE
+
+
+def test_classic_members_of_a_consumer_group_are_limited_together_too() -> None:
+    coordinator = Coordinator()
+    Member(coordinator, "member").beat()
+    subscription = ConsumerProtocolSubscription(["orders"], user_data=bytes(MEMBER_BYTES_MAX - 100))
+    request = JoinRequest(
+        GROUP,
+        "",
+        None,
+        client_id="client",
+        client_host="/10.0.0.1",
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=SESSION_MS,
+        protocol_type="consumer",
+        protocols=(OfferedProtocol("range", encode_subscription(subscription)),),
+        uuid=UUID(int=0),
+        knows_required_id=False,
+    )
+    errors: list[object] = []
+    for number in range(GROUP_BYTES_MAX // MEMBER_BYTES_MAX + 1):
+        one = replace(request, uuid=UUID(int=number))
+        waiter: Waiter[object] = Waiter(errors.append, refused=errors.append)
+        errors.append(coordinator.carry_out(coordinator.shard.join_group(one, waiter, coordinator.moment)).error)
+    assert errors[-2:] == [ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED]
