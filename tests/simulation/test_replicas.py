@@ -448,6 +448,28 @@ def test_a_follower_that_another_broker_removed_is_in_sync_again_although_nothin
     run(scenario)
 
 
+def test_a_partition_that_is_left_without_a_leader_while_others_could_lead_gets_one() -> None:
+    """A broker gives its leadership up, and does not know yet that another one of the set has registered again."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        leading = leader(cluster, 0)
+        others = tuple(replica for replica in state(cluster, 0).isr if replica != leading.node_id)
+
+        def given_up(image: ClusterImage) -> MetadataDecision[None]:
+            topic = image.topics[TOPIC]
+            left = replace(topic.partitions[0], leader=None, leader_epoch=9, isr=others, partition_epoch=99)
+            return MetadataDecision((TopicAltered(replace(topic, partitions=(left, *topic.partitions[1:]))),), ())
+
+        await leading.broker.node.cluster.change(given_up)
+        assert state(cluster, 0).leader is None
+        await asyncio.sleep(1)
+        assert state(cluster, 0).leader in others
+        assert_equal_logs(cluster)
+
+    run(scenario)
+
+
 def test_records_that_were_deleted_do_not_come_back_with_another_leader() -> None:
     async def scenario(simulation: Simulation) -> None:
         cluster = await started(simulation)

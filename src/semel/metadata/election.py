@@ -42,6 +42,14 @@ def elect(image: ClusterImage, *, partitions_max: int | None = None) -> Altered:
     return _altered(image, elected, partitions_max)
 
 
+def lacks_a_leader(image: ClusterImage, topic: Topic) -> bool:
+    """Whether ``elect`` would find a leader for a partition of this topic that has none."""
+    return any(
+        state.leader not in image.brokers and any(replica in image.brokers for replica in state.isr)
+        for state in topic.partitions
+    )
+
+
 def resign(image: ClusterImage, node_id: int, *, partitions_max: int | None = None) -> Altered:
     """Controlled shutdown of ``node_id``: other registered in-sync replicas become leaders of the partitions that it
     leads, and it leaves the in-sync sets. If there is no other one it stays, because there would be no leader.

@@ -15,7 +15,7 @@ from typing import Final
 from semel.broker.node import Node
 from semel.errors import StorageError
 from semel.metadata.controller import MetadataDecision
-from semel.metadata.election import PARTITIONS_PER_COMMIT, elect
+from semel.metadata.election import PARTITIONS_PER_COMMIT, elect, lacks_a_leader
 from semel.metadata.image import (
     BrokerRegistered,
     BrokerUnregistered,
@@ -59,7 +59,7 @@ class Elections:
             self._task.cancel()
 
     def _changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
-        if any(isinstance(change, BrokerRegistered | BrokerUnregistered | ControllerChanged) for change in changes):
+        if any(_calls_for_elections(change, after) for change in changes):
             self.begin()
 
     async def _run(self) -> None:
@@ -94,6 +94,18 @@ class Elections:
             for before, after in zip(image.topics[change.topic.name].partitions, change.topic.partitions, strict=True)
         )
         return MetadataDecision(changes, (moved,))
+
+
+def _calls_for_elections(change: Change, image: ClusterImage) -> bool:
+    match change:
+        case BrokerRegistered() | BrokerUnregistered() | ControllerChanged():
+            return True
+        case TopicAltered(topic):
+            # Decided by a broker that did not know yet who has registered: the end of its leadership came too late for
+            # the elections that followed the registration.
+            return lacks_a_leader(image, topic)
+        case _:
+            return False
 
 
 def _without(image: ClusterImage, gone: dict[int, int]) -> MetadataDecision[None]:
