@@ -8,6 +8,8 @@ them is the same.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
@@ -49,11 +51,15 @@ class SystemListener:
 class SystemNetwork:
     """TCP without Nagle's algorithm, so that every request is sent at once.
 
-    ``tls`` returns the context for outgoing connections; it is called for each connection.
+    ``tls`` returns the context for outgoing connections; it is called for each connection. All addresses of a name are
+    tried, one after the other. One that does not answer takes all the time that an attempt has, so the next attempt
+    begins with the others.
     """
 
     def __init__(self, *, tls: Callable[[], ssl.SSLContext] | None = None) -> None:
         self._tls = tls
+        self._unanswered: dict[str, dict[str, None]] = {}
+        """The addresses of a name that did not answer an attempt, the last one last."""
 
     async def listen(self, host: str, port: int, factory: ProtocolFactory) -> SystemListener:
         loop = asyncio.get_running_loop()
@@ -62,12 +68,47 @@ class SystemNetwork:
     async def connect(
         self, host: str, port: int, factory: ProtocolFactory
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        unanswered = self._unanswered.setdefault(host, {})
+        found = await self._addresses(host, port)
+        # Those that are left of the unanswered ones come in the order in which they did not answer.
+        in_order = [one for one in found if one not in unanswered] + [one for one in unanswered if one in found]
+        errors: list[OSError] = []
+        for address in in_order:
+            try:
+                connected = await self._connect_to(address, host, port, factory)
+            except ssl.SSLError:
+                raise  # The address was right.
+            except OSError as error:
+                errors.append(error)
+            except asyncio.CancelledError:
+                unanswered.pop(address, None)
+                unanswered[address] = None
+                raise
+            else:
+                unanswered.pop(address, None)
+                return connected
+        if len(errors) == 1:
+            raise errors[0]
+        raise OSError(f"no address of {host} can be connected to: {'; '.join(map(str, errors))}")
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(host)
+            return [host]  # A lookup would take a thread.
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
+    async def _connect_to(
+        self, address: str, host: str, port: int, factory: ProtocolFactory
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         loop = asyncio.get_running_loop()
         if self._tls is None:
-            transport, protocol = await loop.create_connection(factory, host, port)
+            transport, protocol = await loop.create_connection(factory, address, port)
         else:
             context = self._tls()
-            transport, protocol = await loop.create_connection(factory, host, port, ssl=context, server_hostname=host)
+            transport, protocol = await loop.create_connection(
+                factory, address, port, ssl=context, server_hostname=host
+            )
         connection = transport.get_extra_info("socket")
         if connection is not None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
