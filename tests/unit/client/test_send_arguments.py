@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from semel import Producer, blocking
+from semel.client.arrow.bulk import as_rows
 from semel.client.config.producer import ProducerConfig
 from semel.client.hooks import Hooks
 from semel.client.machine.producer.producer import ProducerMachine
@@ -214,3 +215,22 @@ def test_offsets_are_checked_where_they_are_given(given: Any, message: str) -> N
     """A consumer would find out only when it encodes the request, in the middle of its work."""
     with pytest.raises((TypeError, ValueError), match=message):
         as_offsets(given)
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 4), (1, 3), (1, 2), (2, 2), (4, 0)])
+def test_headers_of_a_part_of_a_table_are_those_of_its_rows(first: int, count: int) -> None:
+    told = [[("a", b"1")], None, [("b", None), ("c", b"2")], []]
+    table = pa.table({"value": [b"v"] * 4, "headers": pa.array(told, pa.map_(pa.string(), pa.binary()))})
+    headers = as_rows(table.slice(first, count), 0).column("headers").to_pylist()
+    expected = told[first : first + count]
+    assert [one and [(pair["key"], pair["value"]) for pair in one] for one in headers] == expected
+
+
+@pytest.mark.parametrize("header", [None, {"key": None, "value": b"1"}])
+def test_a_header_of_a_table_that_has_no_key_is_refused(
+    threaded: blocking.Producer, header: dict[str, Any] | None
+) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[], [{"key": "h", "value": None}, header]], kind)
+    with pytest.raises(ValueError, match="a header has no key"):
+        threaded.send_arrow("orders", pa.table({"value": [b"a", b"b"], "headers": headers}))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from semel.client.arguments import as_partition_index, as_timestamp
 from semel.client.arrow.decoding import HEADERS_TYPE
-from semel.client.arrow.encoding import Encoder
+from semel.client.arrow.encoding import Encoder, check_header_keys
 from semel.client.arrow.murmur2 import positive_murmur2_column
 from semel.client.arrow.varints import Int64s
 from semel.client.config.producer import ProducerConfig
@@ -312,14 +312,17 @@ def _headers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_map(column.type):
         chunks = [
             pa.ListArray.from_arrays(
-                chunk.offsets,
+                # A copy: with the offsets of a slice, Arrow takes no mask.
+                pa.array(chunk.offsets.to_numpy()),
                 pa.StructArray.from_arrays([chunk.keys, chunk.items], names=["key", "value"]),
                 mask=chunk.is_null() if chunk.null_count else None,
             )
             for chunk in column.chunks
         ]
         column = pa.chunked_array(chunks, chunks[0].type) if chunks else pa.chunked_array([], HEADERS_TYPE)
-    return column.cast(HEADERS_TYPE)
+    column = column.cast(HEADERS_TYPE)
+    check_header_keys(column.combine_chunks().flatten())
+    return column
 
 
 def _as_batch(rows: pa.Table) -> pa.RecordBatch:

@@ -209,6 +209,12 @@ def _cut(columns: _Columns, room_bytes: int) -> Iterator[_Shared]:
         before = int(at_least[start - 1])
 
 
+def check_header_keys(headers: pa.StructArray) -> None:
+    """Raise ``ValueError`` if there is a header without a key, or a null in place of a header."""
+    if headers.null_count or headers.field(0).null_count:
+        raise ValueError("a header has no key; only its value may be null")
+
+
 def _binary(column: pa.Array) -> tuple[pa.BinaryArray | pa.Scalar, Int64s]:
     """Return the bytes, with nulls made empty, and the lengths, with nulls made -1."""
     if column.null_count == len(column):
@@ -228,8 +234,7 @@ def _headers(column: pa.ListArray) -> pa.BinaryArray:
     """Return the encoded headers of each record, with their count, as they stand at the end of the record."""
     counts = pc.list_value_length(column).fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
     flat = column.flatten()
-    if flat.field(0).null_count:
-        raise ValueError("a header has no key; only its value may be null")
+    check_header_keys(flat)
     names, name_lengths = _binary(flat.field(0))
     values, value_lengths = _binary(flat.field(1))
     encoded = pc.binary_join_element_wise(
