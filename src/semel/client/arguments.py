@@ -1,4 +1,4 @@
-"""Checks of the arguments of ``send`` and ``send_many``, before a record is accepted.
+"""Checks of the arguments of ``send`` and ``send_many``, before a record is accepted, and of other calls.
 
 A wrong type raises ``TypeError``, a value out of range ``ValueError``; both name the argument and what was given. What
 has passed can be encoded: a batch that is due never fails because of an argument.
@@ -72,6 +72,13 @@ def as_timestamp(given: Any, name: str = "timestamp") -> int:
     number = _as_integer(name, given, "it is an int, in milliseconds since 1970, such as int(time.time() * 1000)")
     if not 0 <= number <= INT64_MAX:
         raise ValueError(f"{name} {number}: it is counted in milliseconds since 1970, in 64 bits")
+    return number
+
+
+def as_max_records(given: Any) -> int:
+    number = _as_integer("max_records", given, "it is an int, or None")
+    if number < 1:
+        raise ValueError(f"max_records {number}: it is 1 at least; None returns what max.poll.records allows")
     return number
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from semel.client.arguments import as_max_records
 from semel.client.arrow_extra import arrow_module
 from semel.client.deserializers import Deserializers
 from semel.client.drivers.runtime import ClientRuntime
@@ -42,11 +43,10 @@ class RecordBuffer:
 
     def take(self, max_records: int | None = None) -> list[ConsumerRecord[Any, Any]]:
         """Return the next records; none if a callback has to run first."""
+        count = self._max_poll_records if max_records is None else as_max_records(max_records)
         with self._guard:
             is_news = self._group_session.polled()
-            records: list[ConsumerRecord[Any, Any]] = self._machine.take(
-                self._max_poll_records if max_records is None else max_records
-            )
+            records: list[ConsumerRecord[Any, Any]] = self._machine.take(count)
             if self._deserializers.exist:
                 records = self._deserializers.applied(records, self._machine.put_back)
         if is_news:
@@ -75,9 +75,10 @@ class RecordBuffer:
     def take_table(self, max_records: int | None = None) -> pa.Table:
         """Return the next records as a table."""
         tables = arrow_module("tables", "poll_arrow")
+        count = INT32_MAX if max_records is None else as_max_records(max_records)
         with self._guard:
             is_news = self._group_session.polled()
-            taken = self._machine.take_rows(INT32_MAX if max_records is None else max_records, tables.decode_rows)
+            taken = self._machine.take_rows(count, tables.decode_rows)
         if is_news:
             self._runtime.wake()
         return tables.as_table(taken)

@@ -151,6 +151,17 @@ def test_polling_in_between_goes_on_where_the_iteration_was(begin: Begin) -> Non
     assert [record.offset for record in given(reader, 2)] == [110, 111]
 
 
+@pytest.mark.parametrize("max_records", [-1, 0])
+def test_a_poll_asks_for_one_record_at_least_and_passes_over_none(begin: Begin, max_records: int) -> None:
+    reader = begin(FIRST)
+    given(reader, 10)
+    with pytest.raises(ValueError, match=f"max_records {max_records}: it is 1 at least"):
+        reader.run(reader.consumer.poll(PATIENCE_MS, max_records=max_records))
+    with pytest.raises(ValueError, match=f"max_records {max_records}: it is 1 at least"):
+        reader.run(reader.consumer.poll_arrow(PATIENCE_MS, max_records=max_records))
+    assert [record.offset for record in given(reader, 2)] == [10, 11]
+
+
 def test_a_record_that_cannot_be_deserialized_is_neither_lost_nor_passed_over(begin: Begin) -> None:
     def refusing(value: bytes) -> int:
         if value == b"99":
