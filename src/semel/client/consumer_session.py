@@ -192,7 +192,7 @@ class ConsumerSession:
     async def committed(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         with self._guard:
             promise = self.machine.committed(map(as_partition, partitions))
-        return await self._within_timeout(promise, "committed")
+        return await self._only_within_timeout(promise, "committed")
 
     def group_metadata(self) -> GroupMetadata:
         with self._guard:
@@ -271,7 +271,16 @@ class ConsumerSession:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         with self._guard:
             promise = self.machine.find_offsets(timestamps, self.clock.monotonic_ms())
-        return await self._within_timeout(promise, call)
+        return await self._only_within_timeout(promise, call)
+
+    async def _only_within_timeout(self, promise: Promise[T], call: str) -> T:
+        """Wait for what only this call needs. Without an answer in time it is given up, and not asked for again."""
+        try:
+            return await self._within_timeout(promise, call)
+        finally:
+            if self.runtime.failure is None:
+                with self.runtime.guard:
+                    promise.fail(TimedOut(ErrorCode.REQUEST_TIMED_OUT, f"{call}: the caller does not wait any more"))
 
     async def _within_timeout(self, promise: Promise[T], call: str) -> T:
         timeout_ms = self.config.default_api_timeout_ms

@@ -143,7 +143,9 @@ class GroupOffsets:
                     self._send_commit(head, now_ms)
                 break
         for fetch in tuple(self._fetches):
-            if not fetch.asking and fetch.retry.is_due(now_ms):
+            if fetch.promise.settled:  # The caller has given it up.
+                self._done(fetch)
+            elif not fetch.asking and fetch.retry.is_due(now_ms):
                 self._send_fetch(fetch, now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from semel.client.assignors import Assignment, RangeAssignor, Subscription
 from semel.client.machine.group.reassignment import Callback, Change
-from semel.errors import AbortableError, ErrorCode, FatalError, RetriableError, StateError
+from semel.errors import AbortableError, ErrorCode, FatalError, RetriableError, StateError, TimedOut
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from tests.unit.client.machine.group.model_group import GroupCluster, Member
@@ -107,6 +107,18 @@ def test_offsets_that_a_transaction_may_still_change_are_waited_for() -> None:
     member.subscribe("orders")
     assert member.poll(3_000) == [(0, 1), (0, 2)]
     assert all(request.message.require_stable for request in member.bench.requests(ApiKey.OFFSET_FETCH))
+
+
+def test_offsets_that_the_caller_does_not_wait_for_any_more_are_not_asked_for_any_more() -> None:
+    member = Member()
+    member.group.refuse_with[ApiKey.OFFSET_FETCH] = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * 1_000
+    promise = member.machine.committed([ORDERS[0]])
+    member.bench.advance(5_000)
+    promise.fail(TimedOut(ErrorCode.REQUEST_TIMED_OUT, "given up"))
+    before = len(member.bench.requests(ApiKey.OFFSET_FETCH))
+    assert before
+    member.bench.advance(60_000)
+    assert len(member.bench.requests(ApiKey.OFFSET_FETCH)) == before
 
 
 def test_a_seek_when_partitions_are_assigned_counts_more_than_what_was_committed() -> None:
