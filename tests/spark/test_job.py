@@ -207,6 +207,27 @@ def test_a_run_that_is_interrupted_ends_after_its_batch_without_a_traceback(
     assert values(broker, "out") == list(range(0, 20, 2))
 
 
+def test_a_run_that_is_interrupted_while_the_brokers_are_away_does_not_wait_for_them(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """The lag of the last batch cannot be read, and is left out."""
+    create(broker, "in", "out")
+    fill(broker, "in", range(20))
+
+    def interrupt() -> None:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            wait_until(lambda: sum(at.offset for at in admin.groups.list_offsets("jobs").values()) == 20)
+        broker.stop(kill=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    assert main(["pipeline", "run", job_file(tmp_path, broker)]) == 128 + signal.SIGTERM
+    thread.join()
+    broker.start()
+    assert values(broker, "out") == list(range(0, 20, 2))
+
+
 def test_a_check_says_what_would_run_and_touches_nothing_and_a_refusal_is_one_sentence(
     spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

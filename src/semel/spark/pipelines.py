@@ -204,9 +204,15 @@ class Pipeline:
             raise Refused("rewind is not there with Spark Connect: use a classic session")
         return self._check_query().rewind(self._opened_checkpoint(self.checkpoint), to, is_confirmed=is_confirmed)
 
-    def progress(self) -> list[PartitionProgress]:
-        """Return, for each partition that is read, the committed offset, the last stable offset and the lag."""
-        with Cluster(**client_settings(self.sink.settings)) as cluster:
+    def progress(self, *, timeout_ms: int | None = None) -> list[PartitionProgress]:
+        """Return, for each partition that is read, the committed offset, the last stable offset and the lag.
+
+        Raises ``TimedOut`` if brokers do not answer for so long, by default for ``outage_timeout_ms``.
+        """
+        settings = client_settings(self.sink.settings)
+        if timeout_ms is not None:
+            settings["default_api_timeout_ms"] = timeout_ms
+        with Cluster(**settings) as cluster:
             return progress_of(plan_of(self.df).sources, cluster)
 
     def sink_progress(self) -> list[SinkProgress]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from semel.spark.sinks.side_sinks import SinkProgress
 
 _LOOK_S: Final = 1
+_LAG_MS: Final = 3_000
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -184,8 +185,6 @@ def _confirmed() -> bool:
 def _run(options: argparse.Namespace) -> int:
     with _errors_in_one_line():
         _, pipeline = _made(options)
-        from semel.spark.progress import total_lag
-
         query = pipeline.start()
         last = -1
         ended = False
@@ -196,12 +195,26 @@ def _run(options: argparse.Namespace) -> int:
                 for batch in batches:
                     last = batch["batchId"]
                     # The lag is the present one, so it is printed with the newest batch only.
-                    lag = total_lag(pipeline.progress()) if batch is batches[-1] else None
+                    lag = _lag(pipeline) if batch is batches[-1] else None
                     sinks = [one for one in pipeline.sink_progress() if one.batch_id == last]
                     _print_batch(last, batch["numInputRows"], lag, sinks, as_json=options.json)
             if not ended:
                 query.stop()
     return Exit.OK
+
+
+def _lag(pipeline: Pipeline) -> int | None:
+    """Return the lag; ``None`` if it cannot be read now.
+
+    The query itself waits for brokers that are away, or says what is wrong; a signal must not wait for them.
+    """
+    from semel.errors import SemelError
+    from semel.spark.progress import total_lag
+
+    try:
+        return total_lag(pipeline.progress(timeout_ms=_LAG_MS))
+    except (SemelError, LookupError):
+        return None
 
 
 def _print_batch(batch_id: int, rows: int, lag: int | None, sinks: list[SinkProgress], *, as_json: bool) -> None:
