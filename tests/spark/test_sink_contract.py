@@ -639,6 +639,22 @@ def test_an_iceberg_table_that_cannot_be_written_is_refused(tmp_path: Path) -> N
         target.sink().check(rows(1))
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pa.field("number", pa.int32()), "column 'number' is long, and in the table int: cast it in columns="),
+        (pa.field("number", pa.int64(), nullable=False), "column 'number' is long, and in the table long NOT NULL"),
+        (pa.field("number", pa.string()), "Cannot change column type: number: string -> long. Cast it in columns="),
+    ],
+)
+def test_an_iceberg_table_with_other_types_is_refused(tmp_path: Path, column: pa.Field, message: str) -> None:
+    target = IcebergTable(tmp_path)
+    target.loaded().drop_table("db.rows")
+    target.loaded().create_table("db.rows", pa.schema([column]))
+    with pytest.raises(Refused, match=message):
+        target.sink().check(rows(1))
+
+
 # Postgres alone
 
 

@@ -23,6 +23,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
+from pyspark.sql import types as spark_types
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
 from semel.spark.refusals import Refused
 from semel.spark.sink.sink import StepHook, no_step_hook
@@ -32,7 +34,7 @@ from semel.spark.sinks.selection import selected
 
 try:
     from pyiceberg.catalog import load_catalog
-    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationError
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table, TableProperties
 except ImportError as missing:
@@ -42,6 +44,21 @@ _PART_SCHEMA: Final = "path STRING, row_count BIGINT"
 _COMMITS_MAX: Final = 20
 _PAUSE_S: Final = 0.1
 _CATALOG: Final = "default"
+
+_TYPES: Final[Mapping[type[DataType], pa.DataType]] = {
+    spark_types.StringType: pa.string(),
+    spark_types.BinaryType: pa.binary(),
+    spark_types.BooleanType: pa.bool_(),
+    spark_types.ByteType: pa.int8(),
+    spark_types.ShortType: pa.int16(),
+    spark_types.IntegerType: pa.int32(),
+    spark_types.LongType: pa.int64(),
+    spark_types.FloatType: pa.float32(),
+    spark_types.DoubleType: pa.float64(),
+    spark_types.DateType: pa.date32(),
+    spark_types.TimestampType: pa.timestamp("us", "UTC"),
+    spark_types.TimestampNTZType: pa.timestamp("us"),
+}
 
 
 class Iceberg:
@@ -76,7 +93,8 @@ class Iceberg:
         return f"Iceberg({self._table!r}, name={self.name!r})"
 
     def check(self, rows: DataFrame) -> None:
-        names = selected(rows, self._columns).columns
+        chosen = selected(rows, self._columns)
+        names = chosen.columns
         try:
             table = self._loaded()
         except NoSuchTableError:
@@ -94,6 +112,7 @@ class Iceberg:
         absent = [name for name, field in there.items() if field.required and name not in names]
         if absent:
             raise Refused(f"{self.name}: the table requires the column {absent[0]!r}, which the rows do not have")
+        _check_types(table, chosen.schema, self.name)
 
     def prepare(self, owner: Owner) -> None:
         def taken(line: Line) -> Line:
@@ -174,6 +193,44 @@ class Iceberg:
     def _line(self, table: Table, owner: Owner) -> Line:
         text = table.properties.get(_property(owner, self.name))
         return Line(None, None) if text is None else Line.parse(text)
+
+
+def _check_types(table: Table, schema: StructType, sink: str) -> None:
+    """Raises ``Refused`` if the table would have to change its schema to take rows with these columns."""
+    there = {field.name: field for field in table.schema().fields}
+    transaction = table.transaction()  # It is never committed.
+    try:
+        with transaction.update_schema() as update:
+            update.union_by_name(pa.schema([_arrow_field(field) for field in schema]))
+    except (ValueError, ValidationError) as error:
+        raise Refused(f"{sink}: {error}. Cast it in columns=, to the type in the table") from error
+    for field in transaction.table_metadata.schema().fields:
+        if field != there[field.name]:
+            told, wanted = (
+                f"{one.field_type}{' NOT NULL' if one.required else ''}" for one in (field, there[field.name])
+            )
+            raise Refused(f"{sink}: column {field.name!r} is {told}, and in the table {wanted}: cast it in columns=")
+
+
+def _arrow_field(field: StructField) -> pa.Field:
+    return pa.field(field.name, _arrow_type(field.dataType), nullable=field.nullable)
+
+
+def _arrow_type(of: DataType) -> pa.DataType:
+    """Return the type that a column has in the files. Raises ``ValueError`` for one that no column of Iceberg has."""
+    match of:
+        case DecimalType():
+            return pa.decimal128(of.precision, of.scale)
+        case ArrayType():
+            return pa.list_(pa.field("element", _arrow_type(of.elementType), nullable=of.containsNull))
+        case MapType():
+            value = pa.field("value", _arrow_type(of.valueType), nullable=of.valueContainsNull)
+            return pa.map_(_arrow_type(of.keyType), value)
+        case StructType():
+            return pa.struct([_arrow_field(field) for field in of])
+        case _ if type(of) in _TYPES:
+            return _TYPES[type(of)]
+    raise ValueError(f"no column of Iceberg has the type {of.simpleString()}")
 
 
 def _property(owner: Owner, sink: str) -> str:
