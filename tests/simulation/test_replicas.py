@@ -147,6 +147,8 @@ def test_copying_goes_on_when_the_numbers_of_its_fetches_are_used_up() -> None:
         await asyncio.sleep(1)
         assert_equal_logs(cluster)
         assert [(copier, copier._session_number) for copier, _ in sessions] == sessions, "no session was begun anew"
+
+
 def test_every_broker_tells_the_size_of_the_replicas_that_it_has() -> None:
     async def scenario(simulation: Simulation) -> None:
         cluster = await started(simulation)
