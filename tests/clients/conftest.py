@@ -15,8 +15,10 @@ from tests.clients.libraries import Library
 from tests.clients.libraries.aio import Aiokafka
 from tests.clients.libraries.confluent import Confluent
 from tests.clients.libraries.kafka_python import KafkaPython
+from tests.clients.waiting import eventually
 from tools.brokers import apache_kafka, semel
 from tools.load import create_topic
+from tools.patience import PATIENCE_S
 from tools.server import Server, running
 
 SEMEL = pytest.param("semel", id="semel")
@@ -54,9 +56,17 @@ def new_topic(cluster: Server) -> Callable[..., str]:
     def create(partitions: int = 1, **config: str) -> str:
         name = f"topic-{next(_names)}"
         create_topic(cluster.bootstrap_servers, name, partitions=partitions, config=config)
+        # A broker of Apache Kafka learns from its controller of a topic that was created.
+        eventually(True, lambda: _is_known(cluster, name))
         return name
 
     return create
+
+
+def _is_known(cluster: Server, topic: str) -> bool:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    found = admin.list_topics(topic, timeout=PATIENCE_S).topics.get(topic)
+    return found is not None and found.error is None
 
 
 @pytest.fixture
