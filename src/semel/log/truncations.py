@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
@@ -195,6 +195,10 @@ class Truncations:
             except (OSError, DecodeError) as error:
                 outcome.failed[log] = error
                 continue
+            if cut is not None and cut.end_offset < log.log_start_offset:
+                # Nothing would be left above the log start.
+                job, cut = replace(job, offset=log.log_start_offset, restart=True), None
+                log.high_watermark, log.recovery_point = min(log.high_watermark, job.offset), 0
             if cut is not None:
                 log.high_watermark = min(log.high_watermark, cut.end_offset)
                 log.recovery_point = min(log.recovery_point, cut.end_offset)

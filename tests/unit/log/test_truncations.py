@@ -13,7 +13,7 @@ from semel.log.partition_log import PartitionLog
 from semel.log.truncations import LOGS_PER_JOB
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.disk_faults import DiskFault, Operation
-from semel.wire.records import iterate_headers
+from semel.wire.records import iterate_headers, patch_offset_and_epoch
 from tests.logs import NOW_MS, append, batch, batches, end_transaction, open_log, produced
 from tests.unit.log.recovery.test_recovery import state
 from tests.unit.log.test_directory import SYNCED
@@ -177,6 +177,57 @@ def test_an_offset_within_a_batch_cuts_before_it() -> None:
     assert follower.log("orders").log_end_offset == 0
     follower.restart(power_cut=True)
     assert follower.log("orders").log_end_offset == 0
+
+
+def placed(base_offset: int, *values: str) -> memoryview:
+    """A batch as a leader sends it."""
+    copied = batch(*values)
+    patch_offset_and_epoch(copied, 0, base_offset, 1)
+    return copied
+
+
+@pytest.mark.parametrize("offset", [8, 9])
+@pytest.mark.parametrize("has_index", [False, True])
+def test_a_log_that_is_truncated_behind_a_hole_ends_with_the_batch_before_the_hole(
+    offset: int, has_index: bool
+) -> None:
+    """Otherwise the next start would miss the offsets of the hole, which compaction has left."""
+    follower = Follower()
+    log = follower.create("orders")
+    value = "a" * 200 if has_index else "a"
+    for base_offset in (0, 3, 9):
+        log.append_copied(placed(base_offset, value), now_ms=NOW_MS)
+        follower.commit()
+    log.advance_high_watermark(10)
+    follower.checkpoint()
+
+    assert follower.truncate(offset) == {}
+
+    assert (log.log_end_offset, log.high_watermark) == (4, 4)
+    log.append_copied(placed(9, "b"), now_ms=NOW_MS)
+    follower.commit()
+    follower.restart(power_cut=True)
+    assert follower.directory.unavailable == {}
+    assert follower.log("orders").log_end_offset == 10
+
+
+@pytest.mark.parametrize(("start", "offset"), [(1, 2), (2, 2), (5, 9), (9, 9)])
+def test_a_log_of_which_nothing_is_left_above_its_start_is_empty_there(start: int, offset: int) -> None:
+    follower = Follower()
+    log = follower.create("orders")
+    for base_offset, count in ((0, 4), (9, 2)):
+        log.append_copied(placed(base_offset, *["a"] * count), now_ms=NOW_MS)
+        follower.commit()
+    log.advance_high_watermark(11)
+    log.delete_records_before(start)
+    follower.checkpoint()
+
+    assert follower.truncate(offset) == {}
+
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (start, start, start)
+    follower.restart(power_cut=True)
+    assert follower.directory.unavailable == {}
+    assert (follower.log("orders").log_start_offset, follower.log("orders").log_end_offset) == (start, start)
 
 
 def test_an_offset_at_the_end_cuts_nothing_but_an_epoch_without_a_batch() -> None:

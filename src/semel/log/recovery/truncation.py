@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from semel.errors import DecodeError
 from semel.log.disk import Disk
 from semel.log.durability.checkpointing import persist_log_start
 from semel.log.leader_epochs import LeaderEpochs
@@ -33,14 +34,22 @@ class Cut:
 def find_cut(log: PartitionLog, offset: int) -> Cut:
     """Find the place at which to truncate a log to ``offset``. Raises ``DecodeError`` if the batches there are unsound.
 
-    A batch is kept whole or not at all: the log will end at ``offset``, or at the beginning of the batch that holds it.
+    A batch is kept whole or not at all, and the log will end with the last one: at ``offset`` or before. If compaction
+    has left a hole below ``offset``, no file says that the log ended behind it, and a start would miss its records.
     """
     segment = log.segments[log.segments.number_for(offset)]
     place = segment.locate(offset)
-    if place is None:
-        return Cut(segment, None, offset)
-    _, first = next(segment.headers(place.position))
-    return Cut(segment, place.position, min(offset, first.base_offset))
+    position = segment.size_bytes if place is None else place.position
+    end_offset = segment.base_offset
+    # The index entry before the place is of a batch that is kept: it may be the last one.
+    _, reached = segment.offset_index.lookup(offset - 1)
+    for at, header in segment.headers(reached):
+        if at >= position:
+            break
+        reached, end_offset = at + header.size_bytes, header.next_offset
+    if reached != position:
+        raise DecodeError(f"{segment.path('.log')}: the batches before position {position} end at {reached}")
+    return Cut(segment, None if place is None else position, end_offset)
 
 
 def truncate_to(disk: Disk, log: PartitionLog, offset: int) -> None:
@@ -49,6 +58,7 @@ def truncate_to(disk: Disk, log: PartitionLog, offset: int) -> None:
         cut = find_cut(log, offset)
         cut_off(disk, log, cut)
         sync_cut(disk, log, cut)
+        log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
 
 
 def truncate_where_epochs_go_back(disk: Disk, log: PartitionLog) -> None:
