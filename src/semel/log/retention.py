@@ -58,7 +58,9 @@ def _removal_steps(log: PartitionLog, segments: Sequence[Segment], now_ms: int) 
 
     At least one segment stays, if necessary a new one: its file name keeps the log end offset on disk. If the log goes
     offline between two steps, the other files stay: it may have been deleted, and its folder may belong to a new topic.
+    If it is truncated, they stay, too: it may begin again at the offset of one of these segments.
     """
+    truncations = log.truncations
     assert segments[0] is log.segments.first, f"{segments[0]!r} is not the first segment of {log}"
     if segments[-1] is log.segments.active:
         log.roll(now_ms)
@@ -80,14 +82,14 @@ def _removal_steps(log: PartitionLog, segments: Sequence[Segment], now_ms: int) 
             # transactions.
             log.disk.sync_directory(log.folder)
         yield
-        if log.offline is not None:
+        if log.offline is not None or log.is_truncating or log.truncations != truncations:
             return
     for segment in segments:
         segment.remove()
         if segment.base_offset != log.recovery_point:
             log.snapshots.remove(segment.base_offset)
         yield
-        if log.offline is not None:
+        if log.offline is not None or log.is_truncating or log.truncations != truncations:
             return
 
 

@@ -10,6 +10,7 @@ import pytest
 from semel.errors import ErrorCode, KafkaError
 from semel.log.config import LogConfig
 from semel.log.partition_log import PartitionLog
+from semel.log.retention import below_start_steps
 from semel.log.truncations import LOGS_PER_JOB
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.disk_faults import DiskFault, Operation
@@ -177,6 +178,32 @@ def test_an_offset_within_a_batch_cuts_before_it() -> None:
     assert follower.log("orders").log_end_offset == 0
     follower.restart(power_cut=True)
     assert follower.log("orders").log_end_offset == 0
+
+
+@pytest.mark.parametrize("steps_before", [1, 2, 3])
+def test_a_removal_of_segments_that_is_under_way_takes_nothing_from_a_log_that_begins_there_again(
+    steps_before: int,
+) -> None:
+    follower = filled(checkpoint=True, high_watermark=14)
+    log = follower.log("orders")
+    _, second, third, *_ = [segment.base_offset for segment in log.segments]
+    log.delete_records_before(third)
+    steps = below_start_steps(log)
+    for _ in range(steps_before):
+        next(steps)
+    assert follower.truncate(second, restart=True) == {}
+    list(steps)
+    (name,) = [name for name in follower.disk.list(log.folder) if name.endswith(".log")]
+    assert (name, log.segments.active.file.size()) == (f"{second:020d}.log", 0)
+    append(log, batch("begins again"))
+    follower.commit()
+    follower.checkpoint()
+    kept = all_bytes(log)
+    assert len(kept) == 1
+    follower.restart(power_cut=True)
+    assert follower.directory.unavailable == {}
+    log = follower.log("orders")
+    assert (log.log_start_offset, log.log_end_offset, all_bytes(log)) == (second, second + 1, kept)
 
 
 def placed(base_offset: int, *values: str) -> memoryview:

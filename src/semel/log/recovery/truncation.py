@@ -19,7 +19,7 @@ from semel.log.partition_log import PartitionLog
 from semel.log.producers.producer_state import ProducerStates
 from semel.log.recovery.loading import rebuild_producers
 from semel.log.recovery.snapshot_loading import remove_snapshots_above
-from semel.log.segments.segment import Segment
+from semel.log.segments.segment import SUFFIXES, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,9 @@ def restart_at(disk: Disk, log: PartitionLog, offset: int, *, now_ms: int) -> No
     old = list(log.segments)
     for segment in reversed(old):
         segment.remove()
+    for name in disk.list(log.folder):
+        if name.endswith(SUFFIXES):  # Of segments below the log start, whose removal the truncation has interrupted.
+            disk.remove(f"{log.folder}/{name}")
     remove_snapshots_above(disk, log.folder, -1)
     disk.sync_directory(log.folder)
     fresh = Segment(disk, log.folder, offset, created_ms=now_ms, create=True)
