@@ -155,6 +155,10 @@ class LogCleaner:
         except OSError as error:
             logger.error("%s could not be compacted: %s", log.topic_partition, error)
             self._give_up(log, now_ms + RETRY_AFTER_MS)
+        except Exception:
+            # A bug, or no memory. Other logs must get their turn.
+            self._give_up(log, now_ms + RETRY_AFTER_MS)
+            raise
         finally:
             if self._running.get(log) is steps:
                 del self._running[log]

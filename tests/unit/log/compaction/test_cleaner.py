@@ -99,6 +99,23 @@ def test_a_segment_that_cannot_be_closed_does_not_keep_the_others_from_being_cho
     assert bench.cleaner().choose(bench.now_ms + 1001) is None
 
 
+def test_a_log_whose_pass_ends_in_an_unexpected_error_is_not_chosen_again_at_once() -> None:
+    """Otherwise it would be the dirtiest for ever, and no other log would be compacted."""
+    bench = dirty()
+    cleaner = bench.cleaner()
+
+    class OutOfMemory(CleaningPass):
+        def rewriting(self, group: list[Segment]) -> Rewriting:
+            raise MemoryError
+
+    cleaner.cleaning_pass = OutOfMemory  # type: ignore[misc]
+    with pytest.raises(MemoryError):
+        run(cleaner, bench)
+    assert cleaner.choose(bench.now_ms + RETRY_AFTER_MS - 1) is None
+    assert cleaner.choose(bench.now_ms + RETRY_AFTER_MS) is bench.log
+    assert leftovers(bench) == []
+
+
 # Slices
 
 
