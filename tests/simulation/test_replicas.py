@@ -24,6 +24,7 @@ from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from semel.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from semel.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from semel.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -684,6 +685,30 @@ def test_an_unclean_election_leaves_no_transaction_open_that_is_complete__scenar
             log = log_of(leader(cluster, index), index)
             assert log.last_stable_offset == log.high_watermark == log.log_end_offset
             assert await values(cluster, index) == ([b"record"] if commits else [])
+
+    run(scenario)
+
+
+def test_a_follower_describes_the_producers_of_its_replica() -> None:
+    """kafka-transactions find-hanging --broker-id asks a broker about all its replicas (KIP-664)."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation, "t") as sending:
+            sending.begin()
+            await sending.send(TOPIC, b"record", partition=0)
+            await asyncio.sleep(1)
+            request = DescribeProducersRequest([TopicRequest(TOPIC, [0, PARTITIONS])])
+            described = [
+                (await cluster.client(node_id).call(ApiKey.DESCRIBE_PRODUCERS, 0, request)).topics[0].partitions
+                for node_id in cluster.brokers
+            ]
+            assert described[0] == described[1] == described[2]
+            known, unknown = described[0]
+            assert known.error_code == ErrorCode.NONE
+            assert [found.current_txn_start_offset for found in known.active_producers] == [0]
+            assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await sending.abort()
 
     run(scenario)
 

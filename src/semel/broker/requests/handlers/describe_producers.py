@@ -1,4 +1,7 @@
-"""DescribeProducers (version 0): the producers of a partition, and the start of their transactions (KIP-664)."""
+"""DescribeProducers (version 0): the producers of a partition, and the start of their transactions (KIP-664).
+
+Followers answer too: a tool that searches one broker for hanging transactions asks it about all its replicas.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import Any, Final
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.errors import ErrorCode, KafkaError
+from semel.log.partition_log import PartitionLog
+from semel.types import TopicPartition
 from semel.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -36,8 +41,20 @@ def describe_producers(
 
 
 def _weight(node: Node, topic: str, index: int) -> int:
-    partition = node.partitions.get(topic, index)
-    return 1 if partition is None else 1 + partition.log.producers.producer_count
+    try:
+        return 1 + _replica(node, topic, index).producers.producer_count
+    except KafkaError:
+        return 1
+
+
+def _replica(node: Node, topic: str, index: int) -> PartitionLog:
+    """Return the log of a partition that this broker leads or follows. Raises KafkaError if there is none here."""
+    topic_partition = TopicPartition(topic, index)
+    if node.replicas is not None and node.replicas.follows(topic_partition):
+        log = node.logs.get(topic_partition)
+        if log is not None:
+            return log
+    return node.led_partition(topic, index).log
 
 
 def _answer(
@@ -77,11 +94,11 @@ def _producers(
                 f"{request.response_elements} producers are in the answer; ask for "
                 f"{topic}-{found.partition_index} alone",
             )
-        partition = node.led_partition(topic, found.partition_index)
+        log = _replica(node, topic, found.partition_index)
     except KafkaError as error:
         found.error_code, found.error_message = error.code, error.message
         return
-    for producer in partition.log.producers.described():
+    for producer in log.producers.described():
         yield ProducerState(
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
