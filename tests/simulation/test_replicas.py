@@ -32,6 +32,7 @@ from semel.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from semel.wire.messages.list_transactions import ListTransactionsRequest
+from semel.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from semel.wire.records import Record, build_batch
 from tests.simulation.committed_reader import read_committed
 from tests.simulation.served_broker import create_topic
@@ -571,6 +572,29 @@ def test_too_few_in_sync_replicas_refuse_acks_all_and_take_acks_1() -> None:
             await sending.send(TOPIC, b"one", partition=0)
         log = log_of(leading, 0)
         assert (log.durable_offset, log.high_watermark) == (1, 0)
+
+    run(scenario)
+
+
+def test_markers_for_a_partition_with_too_few_in_sync_replicas_do_not_delay_those_for_others() -> None:
+    """A coordinator sends one request at a time to a broker, with the markers of all transactions."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        leading = leader(cluster, 0)
+        for member in cluster.brokers.values():
+            if member is not leading:
+                member.host.kill()
+        await asyncio.sleep(EXPIRY_S)
+        log = log_of(leading, 0)
+        end_offset = log.log_end_offset
+        marker = WritableTxnMarker(1, 0, False, [WritableTxnMarkerTopic(TOPIC, [0])])
+        answer = await cluster.client(leading.node_id).call(
+            ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([marker])
+        )
+        (result,) = answer.markers[0].topics[0].partitions
+        assert result.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert log.log_end_offset == end_offset
 
     run(scenario)
 

@@ -1,10 +1,14 @@
 """WriteTxnMarkers (versions 1-2): appends the markers of ended transactions to partitions that this broker leads.
 
 The request is sent by a coordinator on another broker, or by an administrator to abort a hanging transaction (KIP-664).
-The response says for each partition whether the marker is committed. The markers of a coordinator that has been
-replaced are refused with TRANSACTION_COORDINATOR_FENCED. A coordinator epoch that no coordinator of this cluster can
-have yet is refused with INVALID_REQUEST: if it were in the log, the markers of the real coordinator would be refused.
-From a broker such an epoch is accepted, because the image of this broker may be older.
+The response says for each partition whether the marker is committed. A partition with too few in-sync replicas is
+refused (NOT_ENOUGH_REPLICAS): its marker could not be committed now, and the response would wait for it, with the
+markers of all other transactions behind it.
+
+The markers of a coordinator that has been replaced are refused with TRANSACTION_COORDINATOR_FENCED. A coordinator epoch
+that no coordinator of this cluster can have yet is refused with INVALID_REQUEST: if it were in the log, the markers of
+the real coordinator would be refused. From a broker such an epoch is accepted, because the image of this broker may be
+older.
 """
 
 from __future__ import annotations
@@ -90,6 +94,7 @@ def _write_one(
         result.error_code = ErrorCode.INVALID_REQUEST
         return result
     try:
+        node.led_partition(*topic_partition).check_enough_replicas()
         partition, last_offset = append_marker(
             node,
             topic_partition,
