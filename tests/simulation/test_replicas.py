@@ -26,6 +26,7 @@ from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRec
 from semel.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from semel.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -789,6 +790,23 @@ def test_open_transactions_are_checked_also_by_a_broker_with_a_damaged_replica_o
         await asyncio.sleep(10)
         assert log_of(member, 0).last_stable_offset == log_of(member, 0).high_watermark
         assert await values(cluster, 0) == [b"record"]
+
+    run(scenario)
+
+
+def test_a_broker_without_its_replica_of_a_shard_still_says_who_coordinates_its_ids() -> None:
+    """Another broker leads the shard, and any broker may be asked."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        find = FindCoordinatorRequest(key="t", key_type=1)
+        while (found := await cluster.client(1).call(ApiKey.FIND_COORDINATOR, 3, find)).error_code:
+            await asyncio.sleep(0.1)
+        asked = next(member for node_id, member in cluster.brokers.items() if node_id != found.node_id)
+        index = asked.broker.node.coordinators.transactions.partition_for("t")
+        asked.broker.node.partitions.unavailable[TRANSACTION_STATE_TOPIC, index] = "its log could not be made"
+        answer = await cluster.client(asked.node_id).call(ApiKey.FIND_COORDINATOR, 3, find)
+        assert (answer.error_code, answer.node_id) == (ErrorCode.NONE, found.node_id)
 
     run(scenario)
 

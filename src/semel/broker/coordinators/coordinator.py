@@ -91,8 +91,11 @@ class Coordinator(Generic[AnyShard]):
         return None if leader == self._node.config.node_id else leader
 
     def why_broken(self, key: str) -> str | None:
-        """Return why the id cannot be served until its partition is repaired; ``None`` if the partition is sound."""
+        """Return why the id cannot be served until its partition is repaired; ``None`` if the partition is sound, or if
+        another broker leads it."""
         topic_partition = (self.topic, self.partition_for(key))
+        if self.elsewhere(key) is not None:
+            return None
         reason = self._node.partitions.unavailable.get(topic_partition)
         if reason is None and (led := self._node.partitions.get(*topic_partition)) is not None:
             reason = led.log.offline
