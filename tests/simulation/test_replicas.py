@@ -811,6 +811,31 @@ def test_a_broker_without_its_replica_of_a_shard_still_says_who_coordinates_its_
     run(scenario)
 
 
+def test_clients_look_for_a_coordinator_again_while_its_failed_log_makes_it_resign() -> None:
+    """An error that is final for them would be sent for a moment in which nothing is lost."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        find = FindCoordinatorRequest(key="t", key_type=1)
+        while (found := await cluster.client(1).call(ApiKey.FIND_COORDINATOR, 3, find)).error_code:
+            await asyncio.sleep(0.1)
+        node = cluster.brokers[found.node_id].broker.node
+        partition = node.partitions.get(TRANSACTION_STATE_TOPIC, node.coordinators.transactions.partition_for("t"))
+        assert partition is not None
+        await asyncio.sleep(1)
+        partition.log.go_offline("its disk has failed")
+        errors = set()
+        while (answer := await cluster.client(1).call(ApiKey.FIND_COORDINATOR, 3, find)).node_id in (
+            found.node_id,
+            None,
+        ):
+            errors.add(answer.error_code)
+            await asyncio.sleep(0.001)
+        assert errors <= {ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+    run(scenario)
+
+
 def next_term(image: ClusterImage, name: str, index: int, leader: int) -> MetadataDecision[None]:
     topic = image.topics[name]
     states = list(topic.partitions)

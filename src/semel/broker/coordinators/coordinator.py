@@ -98,6 +98,8 @@ class Coordinator(Generic[AnyShard]):
             return None
         reason = self._node.partitions.unavailable.get(topic_partition)
         if reason is None and (led := self._node.partitions.get(*topic_partition)) is not None:
+            if led.log.offline is not None and led.others_are_in_sync:
+                return None  # This broker resigns, and one of the others is about to lead the partition.
             reason = led.log.offline
         if reason is None and (runtime := self._runtimes.get(topic_partition[1])) is not None:
             reason = runtime.failure

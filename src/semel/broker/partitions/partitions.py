@@ -148,6 +148,11 @@ class Partition:
         for follower in self.followers.values():
             follower.data_available()
 
+    @property
+    def others_are_in_sync(self) -> bool:
+        """Whether another broker is in the in-sync set, and can lead the partition in place of this one."""
+        return self.replicas is not None and len(self.replicas.isr) > 1
+
     def check_enough_replicas(self) -> None:
         """Raise KafkaError (NOT_ENOUGH_REPLICAS) if an append with acks=all could not be acknowledged now."""
         replicas = self.replicas

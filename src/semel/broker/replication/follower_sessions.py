@@ -90,7 +90,7 @@ class FollowerSessions:
         reason = partition.log.verify_copy(offset, max_bytes)
         if reason is None:
             return
-        if partition.replicas is not None and len(partition.replicas.isr) > 1:
+        if partition.others_are_in_sync:
             self._node.logs.report_damage(partition.log, reason)
         else:
             logger.error("%s: no other broker in sync has what is damaged here: %s", partition.topic_partition, reason)
