@@ -6,7 +6,8 @@ itself. Deferred requests are answered REBALANCE_IN_PROGRESS, so that these memb
 cooperative member has to give up remains its own until it joins without it, as in a classic group.
 
 Downgrade: no member uses KIP-848 any more. The epoch becomes the generation, every member keeps the partitions that it
-owns, and a rebalance follows, in which the group's leader assigns.
+owns, and a rebalance follows, in which the group's leader assigns. The epoch is the one that the group had before the
+last KIP-848 member left: so members that have it are asked to join again, and are not fenced.
 
 The law: each conversion writes the tombstones of the old group and the records of the new group in one batch.
 """

@@ -116,7 +116,23 @@ class ClassicMembers:
         response = LeaveResult(ErrorCode.NONE, tuple(left))
         if not draft.records:
             return Decision(response)
-        advance_epoch(draft, topics, changed=True, now_ms=moment.wall_ms)
+        return self.left(draft, response, changes, topics, moment)
+
+    def left(
+        self,
+        draft: Draft,
+        response: Response,
+        changes: tuple[Change, ...],
+        topics: TopicsView,
+        moment: Moment,
+    ) -> GroupDecision[Response]:
+        """The decision by which members leave whose records are removed in ``draft``.
+
+        The group moves to its next epoch. Or it becomes a classic group: then the epoch stays, because it becomes the
+        generation. So members that have this epoch are asked to join again; the next one would fence them.
+        """
+        if not self._can_downgrade(draft.group):
+            advance_epoch(draft, topics, changed=True, now_ms=moment.wall_ms)
         return self.concluded(draft, response, changes, topics, moment)
 
     def concluded(
@@ -129,7 +145,7 @@ class ClassicMembers:
     ) -> GroupDecision[Response]:
         """The decision by which members leave, or stop using KIP-848. If none uses it any more, the group may become a
         classic one."""
-        if not can_downgrade(draft.group, self._settings.consumer, self._settings.classic):
+        if not self._can_downgrade(draft.group):
             return Decision(response, tuple(draft.records), changes=changes)
         turned = downgrade(draft.group, topics, moment)
         return Decision(
@@ -140,6 +156,9 @@ class ClassicMembers:
         )
 
     # -- parts of the above
+
+    def _can_downgrade(self, group: ConsumerGroup) -> bool:
+        return can_downgrade(group, self._settings.consumer, self._settings.classic)
 
     def _join(
         self, draft: Draft, request: JoinRequest, moment: Moment, topics: TopicsView

@@ -20,7 +20,7 @@ from semel.coordinator.group.consumer.admission import admit, refusal_of_leaving
 from semel.coordinator.group.consumer.classic_members import ClassicMembers
 from semel.coordinator.group.consumer.draft import Draft
 from semel.coordinator.group.consumer.group import ConsumerGroup
-from semel.coordinator.group.consumer.leaving import leave_for_a_while, remove_member
+from semel.coordinator.group.consumer.leaving import forget_member, leave_for_a_while
 from semel.coordinator.group.consumer.progress import progress
 from semel.coordinator.group.consumer.records import ConsumerMember, MemberState
 from semel.coordinator.group.consumer.requests import (
@@ -90,9 +90,9 @@ class ConsumerGroups:
         if key.member_id not in group.members:
             return Decision(None)
         draft = Draft(group)
-        remove_member(draft, key.member_id, topics, moment.wall_ms)
+        forget_member(draft, key.member_id)
         cancelled = deadlines.all_cancelled(group.group_id, key.member_id)
-        return self.classic.concluded(draft, None, cancelled, topics, moment)
+        return self.classic.left(draft, None, cancelled, topics, moment)
 
     def loaded(self, group: ConsumerGroup, moment: Moment) -> Iterator[Change]:
         """Yield the changes after a load: all deadlines begin again."""
@@ -131,9 +131,9 @@ class ConsumerGroups:
             cancelled = deadlines.cancelled(group.group_id, Deadline.REBALANCE, beat.member_id)
             session_deadline = deadlines.session(member, self._settings_of(group.group_id), moment)
             return Decision(response, tuple(draft.records), changes=(cancelled, session_deadline))
-        remove_member(draft, beat.member_id, topics, moment.wall_ms)
+        forget_member(draft, beat.member_id)
         all_cancelled = deadlines.all_cancelled(group.group_id, beat.member_id)
-        return self.classic.concluded(draft, response, all_cancelled, topics, moment)
+        return self.classic.left(draft, response, all_cancelled, topics, moment)
 
     def _stay(
         self, draft: Draft, beat: Heartbeat, topics: TopicsView, moment: Moment

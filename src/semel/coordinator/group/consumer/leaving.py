@@ -1,7 +1,7 @@
 """The removal of a member: it left, sent no heartbeat in time, or did not revoke its partitions in time.
 
-Its records are removed, so the partitions that it owned are free at once. The group moves to its next epoch, and the
-next heartbeat of a member computes the targets.
+Its records are removed, so the partitions that it owned are free at once. The group moves to its next epoch
+(``ClassicMembers.left``), and the next heartbeat of a member computes the targets.
 """
 
 from __future__ import annotations
@@ -10,15 +10,8 @@ from dataclasses import replace
 
 from semel.coordinator.group.consumer.draft import Draft
 from semel.coordinator.group.consumer.records import NO_PARTITIONS, ConsumerGroupTombstone, MemberState
-from semel.coordinator.group.consumer.subscription import advance_epoch
 from semel.coordinator.group.formats import Kind
-from semel.coordinator.group.topics import TopicsView
 from semel.wire.messages.consumer_group_heartbeat import LEAVING_STATIC_MEMBER
-
-
-def remove_member(draft: Draft, member_id: str, topics: TopicsView, now_ms: int) -> None:
-    forget_member(draft, member_id)
-    advance_epoch(draft, topics, changed=True, now_ms=now_ms)
 
 
 def forget_member(draft: Draft, member_id: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from semel.coordinator.group.consumer import admission, leaving, progress, reconciliation, subscription
+from semel.coordinator.group.consumer import admission, groups, progress, reconciliation, subscription
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.records import CurrentAssignment, MemberState
 from semel.coordinator.group.consumer.requests import Heartbeat
@@ -194,7 +194,7 @@ BUGS: list[tuple[Any, str, Callable[[Any], Any]]] = [
     (reconciliation, "_holds", asks_nobody_to_revoke),
     (ConsumerGroup, "_put_current", forgets_what_is_being_given_up),
     (progress, "reconciled", moves_to_the_target_epoch_before_revoking),
-    (leaving, "forget_member", keeps_the_claims_of_who_is_gone),
+    (groups, "forget_member", keeps_the_claims_of_who_is_gone),
     (progress, "advance_epoch", raises_no_epoch),
     (subscription, "_metadata_hash", sees_no_change_of_topics),
 ]
