@@ -206,7 +206,7 @@ class LogDirectory:
         )
         started = startup.run()
         has_stale_lines = self.cleaner_offsets.load()
-        self._folders.has_unsettled_names = started.has_unsettled_names or has_stale_lines
+        self._folders.has_stale_lines = started.has_unsettled_names or has_stale_lines
         self._start_committing(started.journal_generation + 1)
         # These logs were truncated and fetch the rest again. The journal's old entries would not fit what they fetch.
         self._require_committer().void([(self.logs[name], 0) for name in started.cut if name in self.logs])

@@ -5,7 +5,8 @@ batches, in the order of the requests; during a start the caller does it. The ev
 removes a deleted log from ``LogDirectory.logs``) and after (it puts a new log there).
 
 The law: no log is made in the folder of a deleted log, and no log is made as long as a power cut could undo the rename
-of such a folder, or the checkpoint files may have lines of a deleted log.
+of such a folder, or the checkpoint files may have lines of a deleted log. These lines are removed before the rename:
+another broker may have made a new topic of that name already, and a start would miss the old records in it.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ class PartitionFolders:
         write_checkpoint_files: Callable[[], None],
     ) -> None:
         self.has_unsettled_names = False
-        """Whether a power cut may undo the rename of a deleted log's folder, or the checkpoint files may still have
-        lines of a deleted log."""
+        """Whether a power cut may undo the rename of a deleted log's folder."""
+        self.has_stale_lines = False
+        """Whether the checkpoint files may have lines of a deleted log."""
         self.killed = False
         self._path = path
         self._disk = disk
@@ -77,8 +79,12 @@ class PartitionFolders:
     def carry_out(self, changes: FolderChanges) -> FolderOutcome:
         """Do one job, on the worker. If one log cannot be made, the others are made all the same."""
         outcome = FolderOutcome()
+        if changes.renamed:
+            self.has_stale_lines = True
+            with suppress(OSError):  # On a full disk the folders are renamed all the same: that makes room.
+                self._remove_stale_lines()
         refused = self._rename(changes.renamed, outcome)
-        if self.has_unsettled_names and (changes.settled or changes.wanted):
+        if changes.settled or changes.wanted:
             try:
                 self._settle()
             except OSError as error:
@@ -99,9 +105,7 @@ class PartitionFolders:
     def _rename(self, wanted: Mapping[str, str], outcome: FolderOutcome) -> dict[str, OSError]:
         """Rename these folders and those whose rename failed before. Returns the folders that could not be renamed,
         with the errors."""
-        if wanted:
-            self.has_unsettled_names = True
-            self._to_rename.update(wanted)
+        self._to_rename.update(wanted)
         refused = {}
         for folder, new_name in list(self._to_rename.items()):
             try:
@@ -112,15 +116,23 @@ class PartitionFolders:
                 if folder in wanted:
                     logger.error("%s, of a topic that was deleted, stays for now: %s", folder, error)
             else:
+                self.has_unsettled_names = True
                 del self._to_rename[folder]
                 outcome.renamed.append(new_name)
         return refused
 
+    def _remove_stale_lines(self) -> None:
+        if self.has_stale_lines:
+            self._write_checkpoint_files()
+            self.has_stale_lines = False
+
     def _settle(self) -> None:
-        # A start assigns a folder without a readable topic id to the topic of its name, so the renames must be durable.
-        # Replacing the checkpoint files syncs the data directory, and with it the renames.
-        self._write_checkpoint_files()
-        self.has_unsettled_names = False
+        self._remove_stale_lines()
+        if self.has_unsettled_names:
+            # A start assigns a folder without a readable topic id to the topic of its name, so the renames must be
+            # durable.
+            self._disk.sync_directory(self._path)
+            self.has_unsettled_names = False
 
     def _make(self, topic_partition: TopicPartition, topic: TopicLogs, now_ms: int) -> PartitionLog:
         if not self._is_here():

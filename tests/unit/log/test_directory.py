@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from semel.log.partition_log import PartitionLog
 from semel.log.recovery.accepted_loss import accept_loss
 from semel.log.topic_logs import TopicLogs
 from semel.testing.virtual.clock import ManualClock
+from semel.testing.virtual.crash import SimulatedCrash
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.testing.virtual.loop import VirtualLoop
@@ -258,6 +260,25 @@ def test_a_deleted_partition_is_gone_and_its_journal_entries_do_not_reach_its_su
     machine.restart(power_cut=True)
     assert [log.log_end_offset for log in machine.directory.logs.values()] == [0, 0]
     assert not [name for name in machine.disk.list("/data") if name.endswith("-delete")]
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+@pytest.mark.parametrize("changes", range(1, 15))
+def test_a_new_topic_of_another_broker_is_opened_if_the_process_died_while_it_deleted_the_former_one(
+    machine: Machine, changes: int, power_cut: bool
+) -> None:
+    """A folder with its new name, and lines of the former topic in the checkpoint files, would look like a lost log."""
+    append(machine.create("orders"), batch(*"abcdef"))
+    machine.commit()
+    machine.checkpoint()
+    machine.directory.change(lambda _: None, deleted=[TopicPartition("orders", 0)], settled=True)
+    machine.disk.crash_after(changes)
+    with suppress(SimulatedCrash):
+        machine.workers["semel-folders"].step()
+    machine.topics["orders"] = TopicLogs(UUID(int=99), LogConfig(), synced=True)
+    machine.restart(power_cut=power_cut)
+    assert machine.directory.unavailable == {}
+    assert machine.log("orders").log_end_offset == 0
 
 
 def test_a_recovery_point_does_not_outlive_its_topic(machine: Machine) -> None:

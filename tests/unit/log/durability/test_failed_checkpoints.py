@@ -432,9 +432,10 @@ def test_the_recovery_point_of_a_deleted_topic_is_taken_back_even_if_the_first_a
     machine.produce()
     machine.checkpoint()
     name = TopicPartition("orders", 0)
+    # One attempt is made when it is deleted, the next one when its successor is made.
+    machine.disk.fail(DiskFault(Operation.WRITE, "*recovery-point-offset-checkpoint.tmp", errno.ENOSPC, times=2))
     machine.delete(name)
     topic = TopicLogs(UUID(int=1), machine.config, synced=True)
-    machine.disk.fail(DiskFault(Operation.WRITE, "*recovery-point-offset-checkpoint.tmp", errno.ENOSPC))
     with pytest.raises(OSError, match="No space"):
         machine.directory.create(name, topic)
     machine.directory.create(name, topic)
