@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from semel.broker.replication.copier import CopiedPartition, Copier
+from semel.broker.replication.copier import PARTITIONS_PER_FETCH, CopiedPartition, Copier
 from semel.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from semel.wire.records import Record, build_batch
 
@@ -182,6 +182,25 @@ def test_a_partition_is_added_to_a_session_once_its_id_is_known() -> None:
         await bench.turn()
         assert [(fetch.session_id, fetch.session_epoch) for fetch, _ in bench.fetches] == [(0, 0), (77, 1)]
         assert bench.positions == [(4, 9), (4, 1)]
+
+    run(test)
+
+
+def test_many_partitions_are_named_in_several_fetches() -> None:
+    """A leader that begins to lead ten thousand would otherwise look at all of them in one turn of its loop."""
+
+    async def test(bench: Bench) -> None:
+        for number in range(2 * PARTITIONS_PER_FETCH + 1):
+            log = Log(1, 1)
+            log.partition = number
+            bench.follow(log, leader_epoch=4)
+        named = []
+        for fetch in range(3):
+            await bench.turn()
+            named.append([one.partition for topic in bench.fetches[fetch][0].topics for one in topic.partitions])
+            bench.answer(fetch, b"")
+        assert [len(some) for some in named] == [PARTITIONS_PER_FETCH, PARTITIONS_PER_FETCH, 1]
+        assert sorted(index for some in named for index in some) == list(range(2 * PARTITIONS_PER_FETCH + 1))
 
     run(test)
 
