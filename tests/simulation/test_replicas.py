@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from semel.broker.cluster.membership import RESIGN_SECONDS_MAX
+from semel.broker.replication import follower_sessions
+from semel.broker.replication.copier import Copier
 from semel.client.producer import Producer
 from semel.errors import ErrorCode, KafkaError
 from semel.log.partition_log import PartitionLog
@@ -27,6 +29,7 @@ from semel.wire.messages.describe_log_dirs import DescribableLogDirTopic, Descri
 from semel.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.wire.messages.fetch import FetchResponse
 from semel.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -122,6 +125,38 @@ def test_what_is_acknowledged_is_on_all_in_sync_replicas() -> None:
                     assert all(log_of(m, index).durable_offset > sent.offset for m in cluster.brokers.values())
         await asyncio.sleep(1)
         assert_equal_logs(cluster)
+
+    run(scenario)
+
+
+def test_a_follower_that_lacks_records_of_many_partitions_gets_a_few_in_each_response(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follower_sessions, "ANSWER_PARTITIONS_MAX", 5)
+    sizes: list[int] = []
+    answered = Copier._answered
+
+    def counted(self: Copier, response: FetchResponse | None, fetch: int) -> None:
+        if response is not None:
+            sizes.append(sum(bool(data.records) for topic in response.responses for data in topic.partitions))
+        answered(self, response, fetch)
+
+    monkeypatch.setattr(Copier, "_answered", counted)
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation, replica_lag_time_max_ms="500")
+        await create_topic(cluster.client(1), "many", 90, replicas=3)
+        await asyncio.sleep(1)
+        behind, *others = cluster.brokers.values()
+        simulation.network.partition(behind.name, *(other.name for other in others))
+        await asyncio.sleep(10)
+        async with producer(simulation) as sending:
+            led = [index for index in range(90) if leader(cluster, index, "many") is not behind]
+            await asyncio.gather(*(sending.send("many", b"1", partition=index) for index in led))
+        simulation.network.heal()
+        await asyncio.sleep(5)
+        assert_equal_logs(cluster, "many", 90)
+        assert max(sizes) == 5
 
     run(scenario)
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import islice
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -47,6 +48,9 @@ logger = logging.getLogger("semel.broker")
 
 # How many bytes of records a response may have, so that it occupies neither side for long.
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
+
+# How many partitions a response may have records of: reading them takes some 20 us each, and writing them longer.
+ANSWER_PARTITIONS_MAX: Final = 1000
 
 _Key = tuple[UUID, int]
 
@@ -252,7 +256,7 @@ class _Session:
     def _answer(self) -> FetchResponse:
         results: dict[UUID, list[PartitionData]] = {}
         left_bytes = self._max_bytes
-        for target in list(self._with_data):
+        for target in list(islice(self._with_data, ANSWER_PARTITIONS_MAX)):
             if left_bytes <= 0:
                 break  # The others are first in the next response.
             data = target.next_result(left_bytes)
