@@ -128,6 +128,7 @@ class ConsumerMachine(ConnectedMachine):
         """Commit these offsets; without ``offsets``, the positions behind the records that were returned."""
         group = self.the_group("commit")
         asked = self._positions.reached() if offsets is None else dict(offsets)
+        group.try_again()
         promise = group.commit(asked, now_ms)
         promise.then(lambda settled: self.settled(asked) if settled.error is None else None)
         return promise
@@ -140,7 +141,9 @@ class ConsumerMachine(ConnectedMachine):
         self._ownership_version_before = None
 
     def committed(self, partitions: Iterable[TopicPartition]) -> Promise[Committed]:
-        return self.the_group("committed").committed(partitions)
+        group = self.the_group("committed")
+        group.try_again()
+        return group.committed(partitions)
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the position of each partition behind the records that were returned, where it is known."""
@@ -178,6 +181,8 @@ class ConsumerMachine(ConnectedMachine):
     def position(self, topic_partition: TopicPartition) -> Promise[int]:
         position = self._positions[topic_partition]
         self._start_offsets.require_way(position)
+        if self.group is not None:
+            self.group.try_again()
         self._start_offsets.release([topic_partition])  # A caller that asks for the position knows of the assignment.
         return position.known()
 

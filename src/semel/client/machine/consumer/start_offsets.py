@@ -161,8 +161,11 @@ class StartOffsets:
         asked: dict[TopicPartition, int] = {}
         for topic_partition, looked_up in self._restoring.items():
             position = self._positions[topic_partition]
-            is_told = topic_partition not in self._unannounced and topic_partition not in self._errors
-            if looked_up != position.generation and is_told:
+            if topic_partition in self._unannounced:
+                continue
+            # After an error, the offset is requested again once the application has seen it, or asks for the position.
+            is_wanted = topic_partition not in self._errors or bool(position.waiting)
+            if looked_up != position.generation and is_wanted:
                 asked[topic_partition] = position.generation
         if asked:
             self._restoring.update(asked)

@@ -257,6 +257,13 @@ class Group:
             self._poll_liveness.poll_failed()
             raise type(error)(error.code, error.message) from error
 
+    def try_again(self) -> None:
+        """Look the coordinator up again after a refusal, because the application has called for something new.
+
+        Otherwise that waits for ``raise_error``, and an application that does not poll would never have an outcome.
+        """
+        self._error = None
+
     def fail(self, error: Exception) -> None:
         self._offsets.fail(error)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from semel.client.assignors import Assignment, RangeAssignor, Subscription
+from semel.client.machine.connection.promise import Promise
 from semel.client.machine.group.reassignment import Callback, Change
+from semel.client.values import OffsetAndMetadata
 from semel.errors import AbortableError, ErrorCode, FatalError, RetriableError, StateError, TimedOut
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
@@ -758,6 +761,31 @@ def test_partitions_that_were_assigned_by_hand_begin_at_the_committed_offset_and
     assert (member.last(COMMIT).generation_id_or_member_epoch, member.last(COMMIT).member_id) == (None, "")
     with pytest.raises(StateError, match="assigned by hand"):
         member.subscribe("orders")
+
+
+@pytest.mark.parametrize("refused", [ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH, COMMIT])
+def test_an_application_that_does_not_poll_gets_an_outcome_of_every_call(refused: ApiKey) -> None:
+    """The permission for the group is given after the first call. No poll raises the error in between."""
+    member = Member()
+    member.fill(0, 3)
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    refusals = member.cluster.transactions if refused is ApiKey.FIND_COORDINATOR else member.group
+    member.machine.assign([ORDERS[0]], 0.0)
+    calls: list[Callable[[], Promise[Any]]] = [
+        lambda: member.machine.commit({ORDERS[0]: OffsetAndMetadata(2)}, member.bench.now_ms),
+        lambda: member.machine.committed([ORDERS[0]]),
+        lambda: member.machine.position(ORDERS[0]),
+    ]
+    for call in calls:
+        refusals.refuse_with[refused] = [code]
+        first = call()
+        member.bench.advance(1_000)
+        assert first.settled
+        refusals.refuse_with[refused] = []
+        again = call()
+        member.bench.advance(1_000)
+        assert again.settled
+        assert again.error is None
 
 
 # Going back
