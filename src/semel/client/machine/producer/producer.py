@@ -139,6 +139,10 @@ class ProducerMachine(ConnectedMachine):
 
     def know_topic(self, topic: str, now_ms: float) -> Promise[TopicView]:
         """Return a promise for the metadata of a topic."""
+        if self.error is not None:
+            failed: Promise[TopicView] = Promise()
+            failed.fail(self.error)
+            return failed
         return self.admission.know_topic(topic, now_ms)
 
     def is_missing(self, topic: str) -> bool:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from semel.errors import AbortableError, ErrorCode, RetriableError, TimedOut
+from semel.errors import AbortableError, AuthorizationFailed, ErrorCode, RetriableError, TimedOut
 from semel.wire.apis import ApiKey
 from semel.wire.records import iterate_records, parse_header
 from tests.unit.client.machine.machine_bench import Request
@@ -482,3 +482,12 @@ def test_sequences_wrap_from_the_largest_number_to_zero() -> None:
         producer.send(value)
     assert [numbers_of(request)[2] for request in producer.bench.requests(ApiKey.PRODUCE)[1:]] == [2**31 - 1, 0]
     assert producer.offsets == {b"first": 0, b"a": 1, b"b": 2}
+
+
+def test_a_producer_that_has_failed_for_good_says_so_when_it_is_asked_for_a_topic() -> None:
+    producer = producing()
+    producer.machine.refused("the password is wrong")
+    producer.turn()
+    promise = producer.machine.know_topic("another", producer.bench.now_ms)
+    producer.turn()
+    assert isinstance(promise.error, AuthorizationFailed)
