@@ -10,6 +10,7 @@ Keys and values are in no span. Only ``tracer_provider`` imports this module.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -23,6 +24,8 @@ from opentelemetry.util.types import AttributeValue
 from semel import __version__
 from semel.client.values import BulkMetadata, ConsumerRecord, RecordMetadata
 from semel.wire.records import Headers
+
+log = logging.getLogger(__name__)
 
 # As many links as an SDK keeps by default.
 _LINKS_MAX: Final = 128
@@ -172,7 +175,12 @@ def _injected(headers: Headers, context: Context | None = None) -> Headers:
 def _context_of(headers: Headers) -> Context:
     """Return the context in the headers of a record; an empty one if there is none that can be read."""
     carrier = {name: text.decode(errors="replace") for name, text in headers if text is not None}
-    return propagate.extract(carrier, Context())
+    try:
+        return propagate.extract(carrier, Context())
+    except Exception:
+        # A propagator may raise at what other producers have written, and the record must be returned all the same.
+        log.debug("the context in the headers of a record cannot be read", exc_info=True)
+        return Context()
 
 
 def _sender_of(headers: Headers) -> trace.SpanContext:

@@ -1,17 +1,20 @@
-"""The span of a micro-batch, as OpenTelemetry's conventions for messaging have it."""
+"""The spans of a poll and of a micro-batch, as OpenTelemetry's conventions for messaging have them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+from opentelemetry import propagate
+from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 from semel.client.tracing.tracer_provider import spans_of
+from semel.client.values import ConsumerRecord
 from semel.wire.records import Headers
 
 
@@ -70,3 +73,38 @@ def test_a_batch_that_fails_says_so() -> None:
     span = batch_span([], fails=True)
     assert span.status.status_code is StatusCode.ERROR
     assert (span.attributes or {})["error.type"] == "KeyError"
+
+
+class Raising(TextMapPropagator):
+    """A propagator that cannot read what it is given."""
+
+    def extract(self, carrier: Any, context: Any = None, getter: Any = None) -> Any:
+        raise ValueError("not a trace id")
+
+    def inject(self, carrier: Any, context: Any = None, setter: Any = None) -> None:
+        pass
+
+    @property
+    def fields(self) -> set[str]:
+        return set()
+
+
+@pytest.fixture
+def raising_propagator() -> Iterator[None]:
+    usual = propagate.get_global_textmap()
+    propagate.set_global_textmap(Raising())
+    yield
+    propagate.set_global_textmap(usual)
+
+
+@pytest.mark.usefixtures("raising_propagator")
+def test_headers_that_a_propagator_cannot_read_do_not_keep_a_record_from_the_application() -> None:
+    provider, exporter = TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    spans = spans_of(provider, client_id="job", group_id="totals")
+    assert spans is not None
+    record = ConsumerRecord("orders", 0, 7, 0, b"k", b"v", (("uber-trace-id", b"x"),))
+    spans.received([record], 1)
+    with spans.processing(record):
+        pass
+    assert [span.name for span in exporter.get_finished_spans()] == ["poll orders", "process orders"]
