@@ -7,6 +7,10 @@ are gone:
 
 - held ready, but not returned: they are dropped and fetched again;
 - returned: reading continues where the logs diverge, with a warning; if auto.offset.reset is none, that is an error.
+
+A committed offset may have a newer epoch than the leader that is asked. Then another broker leads by now, and this one,
+cut off from the cluster, does not know: its answer means nothing, and newer metadata is waited for. A topic that was
+deleted and created again also has older epochs, so this ends after default.api.timeout.ms.
 """
 
 from __future__ import annotations
@@ -60,6 +64,7 @@ class TruncationCheck:
         out_of_range: list[tuple[Position, int]],
     ) -> None:
         self._resets = config.auto_offset_reset is not OffsetReset.NONE
+        self._patience_ms = config.default_api_timeout_ms
         self._positions = positions
         self._connections = connections
         self._metadata = metadata
@@ -68,6 +73,8 @@ class TruncationCheck:
         self._out_of_range = out_of_range
         self._asked: dict[TopicPartition, int] = {}
         """The partitions that are being checked, with the generation of the position."""
+        self._outdated_until: dict[TopicPartition, tuple[int, float]] = {}
+        """The partitions whose leader was older than the position, with its generation and how long that counts."""
 
     def poll(self, now_ms: float) -> None:
         by_route: dict[Route, dict[TopicPartition, _Asked]] = {}
@@ -117,7 +124,7 @@ class TruncationCheck:
         for topic in response.topics:
             for answer in topic.partitions:
                 one = unanswered.get(TopicPartition(topic.topic, answer.partition))
-                if one is not None and self._settled(one, answer):
+                if one is not None and self._settled(one, answer, now_ms):
                     unanswered.pop(one.position.topic_partition)
                     self._asked.pop(one.position.topic_partition, None)
         if unanswered:
@@ -125,7 +132,7 @@ class TruncationCheck:
         else:
             self._retry = self._retry.succeeded()
 
-    def _settled(self, asked: _Asked, answer: EpochEndOffset) -> bool:
+    def _settled(self, asked: _Asked, answer: EpochEndOffset, now_ms: float) -> bool:
         """Handle the answer about one partition. Returns ``False`` if it must be asked about again."""
         position = asked.position
         if position.generation != asked.generation:
@@ -138,6 +145,9 @@ class TruncationCheck:
                 text = f"{position.topic_partition} cannot be read: the broker answered {named(code).name}"
                 self._errors[position.topic_partition] = client_error(code, text)
             return False
+        if asked.fetch_epoch > asked.leader_epoch and self._may_be_outdated(asked, now_ms):
+            self._metadata.outdated()
+            return False
         if answer.leader_epoch is None or answer.end_offset is None:
             self._out_of_range.append((position, asked.generation))  # The leader knows no epoch as old as that.
             return self._resets
@@ -145,6 +155,22 @@ class TruncationCheck:
             position.checked_epoch = asked.leader_epoch
             return True
         return self._diverged(asked, answer.leader_epoch, answer.end_offset)
+
+    def _may_be_outdated(self, asked: _Asked, now_ms: float) -> bool:
+        """Whether to wait for newer metadata, because the record before the position came from a newer leader."""
+        topic_partition = asked.position.topic_partition
+        generation, until_ms = self._outdated_until.get(topic_partition, (None, 0.0))
+        if generation != asked.generation:
+            until_ms = now_ms + self._patience_ms
+            self._outdated_until[topic_partition] = asked.generation, until_ms
+            log.info(
+                "%s: the position comes from leader epoch %d, and the leader that is known has epoch %d; waiting for "
+                "newer metadata",
+                topic_partition,
+                asked.fetch_epoch,
+                asked.leader_epoch,
+            )
+        return now_ms < until_ms
 
     def _diverged(self, asked: _Asked, leader_epoch: int, end_offset: int) -> bool:
         position = asked.position

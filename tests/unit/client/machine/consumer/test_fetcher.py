@@ -371,6 +371,32 @@ def test_a_position_from_a_commit_is_checked_if_its_epoch_is_known() -> None:
     assert len(consumer.bench.requests(ApiKey.OFFSET_FOR_LEADER_EPOCH)) >= 1
 
 
+def test_a_leader_that_is_older_than_a_committed_offset_is_not_believed() -> None:
+    """It is cut off from the cluster, and so is the metadata. The member before has read from its successor already."""
+    consumer = Moving()
+    assert len(consumer.take()) == 2
+    position_of(consumer).seek(3, 1)
+    fetches = len(consumer.bench.requests(ApiKey.FETCH))
+    consumer.bench.advance(10_000)
+    assert position_of(consumer).offset == 3
+    assert len(consumer.bench.requests(ApiKey.FETCH)) == fetches
+    consumer.elect(b"a", b"b")
+    consumer.append(b"c", epoch=1)
+    consumer.append(b"d", epoch=1)
+    consumer.bench.advance(2_000)
+    assert consumer.take() == [(0, 3, b"d")]
+
+
+def test_epochs_that_begin_again_with_a_new_topic_are_believed_in_the_end() -> None:
+    consumer = Moving(default_api_timeout_ms=5_000)
+    assert len(consumer.take()) == 2
+    position_of(consumer).seek(9, 7)
+    consumer.bench.advance(4_000)
+    assert position_of(consumer).offset == 9
+    consumer.bench.advance(3_000)
+    assert position_of(consumer).offset == 2
+
+
 def test_the_epoch_follows_the_records_that_were_handed_out() -> None:
     consumer = Moving()
     consumer.append(b"c", epoch=3)
