@@ -95,7 +95,8 @@ class TokenEndpoint:
     def _renew(self) -> None:
         try:
             token, lifetime_s = self._fetched()
-        except SaslError:
+        except (SaslError, AuthorizationFailed):
+            # A refusal may pass, too, until the old token ends: the server is being deployed or configured.
             if self._now_s() < self._expires_s:
                 return
             raise

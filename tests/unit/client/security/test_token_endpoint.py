@@ -130,6 +130,19 @@ def test_while_the_server_is_away_the_old_token_is_used_until_its_end() -> None:
         server.endpoint()
 
 
+@pytest.mark.parametrize("status", [401, 404])
+def test_while_the_server_refuses_a_new_token_the_old_one_is_used_until_its_end(status: int) -> None:
+    """A refusal closes the client for good. A server that is being deployed must not do that to a client that works."""
+    server = Server(issued("old", expires_in=1_000), Answer(status, b"{}"), issued("new", expires_in=1_000))
+    server.endpoint()
+    server.now_s = 900.0
+    assert [server.endpoint(), server.endpoint()] == ["old", "new"]
+    server.answers = [Answer(status, b"{}")]
+    server.now_s = 1_900.0
+    with pytest.raises(AuthorizationFailed):
+        server.endpoint()
+
+
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 501])
 def test_what_the_server_refuses_is_final_and_does_not_show_the_secret(status: int) -> None:
     said = json.dumps({"error": "invalid_client", "error_description": f"{SECRET} is wrong"}).encode()
