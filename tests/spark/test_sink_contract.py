@@ -18,6 +18,7 @@ import pytest
 
 from semel.spark import BadRow, Refused
 from semel.spark.decision import SourcePartition
+from semel.spark.errors import sentence_of
 from semel.spark.sink.sink import StepHook
 from semel.spark.sinks import BatchSink, Files, Line, Owner, SinkBatch, SinkError, SinkFenced, SQLite
 from semel.types import TopicPartition
@@ -486,6 +487,16 @@ def test_a_text_with_the_character_0_is_left_out_of_postgres_and_kept_in_sqlite(
         found.append((target.numbers(), [(one.row, one.reason) for one in sink.refused_rows()]))
     left_out = ({"number": 1, "body": "a\\x00b"}, "column body: the text has the character 0")
     assert found == [([2], [left_out]), ([1, 2], [])]
+
+
+@pytest.mark.needs("postgres")
+def test_the_row_that_stops_a_batch_is_named_in_the_one_line_that_is_shown(table: PostgresTable) -> None:
+    table.asked_to("CREATE UNIQUE INDEX ON rows (number)")
+    sink = prepared(table, FIRST)
+    with pytest.raises(BadRow) as raised:
+        sink.write(rows(1, 2, 2), batch(0))
+    as_spark_says = f"Traceback ...\nsemel.spark.sink.row_partitioning.BadRow: {raised.value}\n\tat org.apache.spark"
+    assert "DETAIL: Key (number)=(2) already exists" in sentence_of(RuntimeError(as_spark_says))
 
 
 @pytest.mark.needs("postgres")

@@ -29,6 +29,12 @@ class BrokersAway(PipelineError):
         )
 
 
+def in_one_line(error: BaseException) -> str:
+    """Return the text of an error of another system, such as a database, in one line: what is in the second line is
+    often the value that the first one is about."""
+    return " ".join(str(error).split())
+
+
 def sentence_of(error: BaseException) -> str:
     """Return one line that says what went wrong. ``error`` may be Spark's, with a text of thousands of characters.
 

@@ -28,6 +28,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
+from semel.spark.errors import in_one_line
 from semel.spark.refusals import Refused
 from semel.spark.sink.sink import StepHook, no_step_hook
 from semel.spark.sinks.files import WriteParts, sync
@@ -119,7 +120,7 @@ class Delta:
             self._commit(table, added, Line(owner, batch))
         except CommitFailedError as error:
             self._check_line(self._opened(), batch)
-            raise SinkError(f"{self.name}: {error}") from error
+            raise SinkError(f"{self.name}: {in_one_line(error)}") from error
         self._reached("sink committed", batch.batch_id)
         self._remove_old_lines(owner)
         return sum(part["row_count"] for part in written)

@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
+from semel.spark.errors import in_one_line
 from semel.spark.refusals import Refused
 from semel.spark.sink.sink import StepHook, no_step_hook
 from semel.spark.sinks.files import in_utc
@@ -203,7 +204,7 @@ def _check_types(table: Table, schema: StructType, sink: str) -> None:
         with transaction.update_schema() as update:
             update.union_by_name(pa.schema([_arrow_field(field) for field in schema]))
     except (ValueError, ValidationError) as error:
-        raise Refused(f"{sink}: {error}. Cast it in columns=, to the type in the table") from error
+        raise Refused(f"{sink}: {in_one_line(error)}. Cast it in columns=, to the type in the table") from error
     for field in transaction.table_metadata.schema().fields:
         if field != there[field.name]:
             told, wanted = (

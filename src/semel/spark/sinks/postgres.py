@@ -29,6 +29,7 @@ import pyarrow.csv as pa_csv
 from pyspark.sql import DataFrame
 from pyspark.sql import types as spark_types
 
+from semel.spark.errors import in_one_line
 from semel.spark.refusals import Refused
 from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sink.sink import StepHook, no_step_hook
@@ -240,7 +241,7 @@ class Postgres:
                 connection.execute(statement)
             connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except _BAD as error:
-            raise BadRow(f"{self.name} does not take a row: {error}") from error
+            raise BadRow(f"{self.name} does not take a row: {in_one_line(error)}") from error
         return []
 
     def _left_out(
@@ -330,7 +331,7 @@ class Postgres:
         except BaseException as error:
             self._connection.close()
             if isinstance(error, psycopg.Error):
-                raise SinkError(f"{self.name}: {error}") from error
+                raise SinkError(f"{self.name}: {in_one_line(error)}") from error
             raise
 
 
@@ -412,7 +413,7 @@ def connect(dsn: str, wait_s: float) -> psycopg.Connection[Any]:
             return psycopg.connect(dsn, autocommit=True, application_name="semel")
         except psycopg.OperationalError as error:
             if monotonic() >= deadline:
-                raise SinkError(f"no connection to Postgres: {error}") from None
+                raise SinkError(f"no connection to Postgres: {in_one_line(error)}") from None
             sleep(_PAUSE_S)
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from semel.client.values import OffsetAndMetadata
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.decision import Batch, Note, SourcePartition
+from semel.spark.errors import in_one_line
 from semel.spark.plan import QueryPlan, nondeterministic_in
 from semel.spark.refusals import Refused
 from semel.spark.sink.row_partitioning import BadRow
@@ -141,7 +142,7 @@ class SideSinks:
         except (SinkError, BadRow, LedgerMismatch):
             raise
         except Exception as error:
-            raise SinkError(f"{sink.name} did not take batch {batch.batch_id}: {error}") from error
+            raise SinkError(f"{sink.name} did not take batch {batch.batch_id}: {in_one_line(error)}") from error
         duration_ms = int((monotonic() - begun) * 1000)
         self._refused += refused
         self._count(SinkProgress(batch.batch_id, sink.name, row_count, duration_ms, has, len(refused)))
@@ -174,7 +175,7 @@ def _refusing(sink: BatchSink) -> Iterator[None]:
     except Refused:
         raise
     except Exception as error:
-        raise Refused(f"{sink.name}: {error}") from error
+        raise Refused(f"{sink.name}: {in_one_line(error)}") from error
 
 
 @contextmanager
