@@ -139,17 +139,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _looked_up(self, cluster: Cluster) -> list[TopicPartition]:
         partitions, topic_ids = self._options.subscription.look_up(cluster)
-        self._check_topics_are_the_same(partitions, topic_ids)
+        if all(topic_id.int for topic_id in topic_ids.values()):  # An older broker has none.
+            self._check_topics_are_the_same(partitions, topic_ids)
         return partitions
 
     def _check_topics_are_the_same(self, partitions: Sequence[TopicPartition], topic_ids: Mapping[str, UUID]) -> None:
-        """Raises ``DataLost`` if a topic was deleted and created again while the query runs: the records at its offsets
-        are others now."""
+        """Raises ``DataLost`` if a topic that had records was deleted and created again while the query runs: the
+        records at its offsets are others now."""
         for partition in partitions:
-            topic_id = topic_ids[partition.topic]
-            if self._topic_ids.get(partition.topic, topic_id) != topic_id and self._options.fail_on_data_loss:
-                begin = self._latest.get(partition, 0)
-                raise DataLost(partition, 0, begin, "the topic was deleted, and created again under the same name")
+            is_same = self._topic_ids.get(partition.topic) in (None, topic_ids[partition.topic])
+            end = self._latest.get(partition, 0)
+            if not is_same and end and self._options.fail_on_data_loss:
+                raise DataLost(partition, 0, end, "the topic was deleted, and created again under the same name")
         self._topic_ids.update(topic_ids)
 
     def _check_nothing_is_lost(self, begins: Offsets, latest: Offsets) -> None:
