@@ -93,6 +93,10 @@ class ParquetFolder:
         found = [pq.read_table(path, partitioning=None) for path in sorted(self.path.glob("batch=*/*.parquet"))]
         return [row for table in found for row in table.to_pylist()]
 
+    def batches(self) -> list[str]:
+        """The batches that the states of the lake name, oldest first."""
+        return [json.loads(path.read_text())["batch"] for path in sorted(self.path.glob("batch=*/_batch.json"))]
+
 
 class DeltaFolder:
     def __init__(self, folder: Path) -> None:
@@ -125,6 +129,12 @@ class DeltaFolder:
 
         found: list[dict[str, Any]] = DeltaTable(str(self.path)).to_pyarrow_table().to_pylist()
         return found
+
+    def batches(self) -> list[str]:
+        from deltalake import DeltaTable
+
+        history = DeltaTable(str(self.path)).history()
+        return [commit["semel"] for commit in reversed(history) if commit.get("semel")]
 
     def append_as_another_writer_would(self, number: int) -> None:
         from deltalake import write_deltalake
@@ -171,6 +181,10 @@ class IcebergTable:
     def rows(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.loaded().load_table("db.rows").scan().to_arrow().to_pylist()
         return found
+
+    def batches(self) -> list[str]:
+        summaries = [snapshot.summary for snapshot in self.loaded().load_table("db.rows").snapshots()]
+        return [summary["semel-batch"] for summary in summaries if summary["semel-batch"]]
 
     def append_as_another_writer_would(self, number: int) -> None:
         self.loaded().load_table("db.rows").append(pa.table({"number": pa.array([number], pa.int64())}))
@@ -438,6 +452,21 @@ def test_a_row_without_its_key_is_left_out_of_an_upsert_and_too_many_rows_stop_t
 
 
 @pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
+def test_a_row_replaces_or_removes_the_row_of_its_keys_and_the_latest_one_of_a_batch_counts(target: Any) -> None:
+    target.asked_to("DROP TABLE rows")
+    target.asked_to("CREATE TABLE rows (id text PRIMARY KEY, number integer)")
+    sink: Any = target.sink(mode="upsert", keys=["id"], delete_column="is_gone", latest_by="at")
+    sink.prepare(FIRST)
+    first = {"id": ["a", "b", "b"], "number": [1, 2, 3], "at": [1, 1, 2], "is_gone": [False, True, None]}
+    sink.write(Rows(pa.table(first)), batch(0))
+    assert target.numbers() == [1, 3]
+    is_gone = [False, True, True, False]
+    second = {"id": ["a", "a", "b", "b"], "number": [4, 5, 6, 7], "at": [1, 2, 1, 2], "is_gone": is_gone}
+    sink.write(Rows(pa.table(second)), batch(1))
+    assert target.numbers() == [7]
+
+
+@pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
 @pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "keys": ["body"]}])
 @pytest.mark.parametrize(
     ("body", "day", "reason"),
@@ -548,6 +577,14 @@ def test_of_several_rows_with_equal_keys_the_greatest_of_any_type_counts_and_nul
 
 
 # Lakes alone
+
+
+@pytest.mark.parametrize("target", [FILES, DELTA, ICEBERG], indirect=True)
+def test_each_state_of_a_lake_names_its_batch(target: Any) -> None:
+    sink = prepared(target, FIRST)
+    for number in range(2):
+        sink.write(rows(number), batch(number))
+    assert [SinkBatch.parse(text) for text in target.batches()] == [batch(0), batch(1)]
 
 
 def test_a_folder_whose_first_driver_died_before_it_had_named_its_groups_is_taken(tmp_path: Path) -> None:
