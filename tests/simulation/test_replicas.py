@@ -871,6 +871,40 @@ def test_clients_look_for_a_coordinator_again_while_its_failed_log_makes_it_resi
     run(scenario)
 
 
+def test_a_coordinator_that_cannot_load_its_shard_because_of_damage_leaves_it_to_another_replica() -> None:
+    """A batch that was flipped inside a follower's segment is found when the follower leads."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation, "t") as sending:
+            sending.begin()
+            await sending.send(TOPIC, b"first", partition=0)
+            await sending.commit()
+        await asyncio.sleep(1)
+        shard = next(
+            runtime.partition.topic_partition
+            for member in cluster.brokers.values()
+            for runtime in member.broker.node.coordinators.transactions
+            if runtime.shard.get("t") is not None
+        )
+        member = leader(cluster, shard.partition, TRANSACTION_STATE_TOPIC)
+        segment = log_of(member, shard.partition, TRANSACTION_STATE_TOPIC).segments.active
+        segment.file.write(segment.size_bytes - 3, b"\xff")
+        await member.broker.node.cluster.change(
+            lambda image: next_term(image, TRANSACTION_STATE_TOPIC, shard.partition, member.node_id)
+        )
+        await asyncio.sleep(5)
+        assert leader(cluster, shard.partition, TRANSACTION_STATE_TOPIC) is not member
+        async with producer(simulation, "t") as sending:
+            sending.begin()
+            await sending.send(TOPIC, b"second", partition=0)
+            await sending.commit()
+        await asyncio.sleep(1)
+        assert await values(cluster, 0) == [b"first", b"second"]
+
+    run(scenario)
+
+
 def next_term(image: ClusterImage, name: str, index: int, leader: int) -> MetadataDecision[None]:
     topic = image.topics[name]
     states = list(topic.partitions)

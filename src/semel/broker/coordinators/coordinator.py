@@ -201,7 +201,14 @@ class Coordinator(Generic[AnyShard]):
             deadlines=self._node.deadlines,
             carry_out=self._carry_out,
         )
-        ShardLoading(runtime, loop=self._loop, clock=self._node.clock, loaded=self._loaded, queue=self._loading).begin()
+        ShardLoading(
+            runtime,
+            loop=self._loop,
+            clock=self._node.clock,
+            loaded=self._loaded,
+            report_damage=self._node.logs.report_damage,
+            queue=self._loading,
+        ).begin()
 
     def unload(self, partition: int) -> None:
         """Unload the shard of a partition that this broker no longer leads or serves; its requests are refused."""

@@ -5,7 +5,8 @@ Shards that are loaded at the same time wait in one queue, so that loading takes
 The law: the loaded state is exactly what the log contains. Every batch is checked against its CRC, and records and
 markers are replayed in the order of their offsets. If a batch cannot be read, the loading ends, an error is logged, and
 the shard refuses requests with COORDINATOR_NOT_AVAILABLE: a coordinator with an incomplete state would give wrong
-answers. But if a file cannot be opened because no descriptors are left, the loading goes on later.
+answers. But if a file cannot be opened because no descriptors are left, the loading goes on later. And if the log is
+damaged and other brokers are in sync, it goes offline here, so that one of them leads the shard.
 
 Loading begins when all records in the log are committed, since uncommitted ones may neither be replayed nor be left
 out.
@@ -26,6 +27,7 @@ from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log.damage import REMEDY
 from semel.log.disk import NO_DESCRIPTORS
 from semel.log.outcomes import Isolation
+from semel.log.partition_log import PartitionLog
 from semel.types import ProducerIdentity
 from semel.wire.control import parse_marker
 from semel.wire.records import BatchHeader, iterate_headers, iterate_records, read_single, verify_crc
@@ -84,6 +86,7 @@ class ShardLoading(Generic[AnyShard]):
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         loaded: Callable[[ShardRuntime[AnyShard]], None],
+        report_damage: Callable[[PartitionLog, str], None] | None = None,
         queue: LoadingQueue | None = None,
         slice_ms: float = SLICE_MS,
         read_bytes: int = READ_BYTES,
@@ -92,6 +95,7 @@ class ShardLoading(Generic[AnyShard]):
         self._loop = loop
         self._clock = clock
         self._loaded = loaded
+        self._report_damage = report_damage
         self._queue = LoadingQueue(loop) if queue is None else queue
         self._slice_ms = slice_ms
         self._read_bytes = read_bytes
@@ -136,11 +140,26 @@ class ShardLoading(Generic[AnyShard]):
                 logger.warning("its coordinator is loaded later: %s", error)
                 self._slices = self._replay()
                 self._loop.call_later(RETRY_S, self._queue.join, self._load_slice)
-            else:
+            elif not self._leaves_it_to_another():
                 self._give_up(error)
             return
         self._runtime.loaded()
         self._loaded(self._runtime)
+
+    def _leaves_it_to_another(self) -> bool:
+        """Take the log offline if it is damaged here and other brokers are in sync. Returns whether that is so.
+
+        A record that is sound and cannot be decoded is the same on all of them.
+        """
+        partition = self._runtime.partition
+        if self._report_damage is None or not partition.others_are_in_sync:
+            return False
+        damage = partition.log.verify_copy(self._offset, self._read_bytes)
+        if damage is None:
+            return False
+        self._runtime.unload(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._report_damage(partition.log, damage)
+        return True
 
     def _give_up(self, reason: object) -> None:
         if self._runtime.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
