@@ -118,6 +118,12 @@ def test_an_unknown_group_is_not_found(client: RawClient) -> None:
     assert heartbeat(client, group_id="nobody", member_epoch=3).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_the_empty_id_is_no_consumer_group_s(client: RawClient) -> None:
+    """Unlike a classic group, as in Kafka."""
+    described = describe(client, "")
+    assert (described.error_code, described.group_id) == (ErrorCode.INVALID_GROUP_ID, "")
+
+
 def test_no_groups_are_described_by_no_answer_too_many(client: RawClient) -> None:
     response = client.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest([]))
 

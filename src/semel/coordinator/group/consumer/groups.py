@@ -74,6 +74,8 @@ class ConsumerGroups:
 
     def describe(self, group_id: str) -> GroupDescription:
         """ConsumerGroupDescribe of one group."""
+        if not group_id:
+            return GroupDescription(group_id, error=ErrorCode.INVALID_GROUP_ID)
         group = self._directory.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             message = f"{group_id} is not a consumer group"
