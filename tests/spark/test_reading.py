@@ -143,6 +143,22 @@ def test_data_that_is_gone_is_an_error_unless_it_may_be(broker: Broker, cluster:
     assert read(cluster, 9, 12, fail_on_data_loss=False) == []
 
 
+class CutCluster(Cluster):
+    """Whose log ends at offset 3, before the end of what was planned, and says so at once."""
+
+    def fetch(self, topic_partition: TopicPartition, offset: int, bytes_wanted: int) -> Future[RawBatches]:
+        answer: Future[RawBatches] = Future()
+        answer.set_result(RawBatches(b"", (), 3, 3, 0))
+        return answer
+
+
+def test_the_end_of_a_split_that_was_cut_off_is_an_error_unless_it_may_be(broker: Broker) -> None:
+    with CutCluster(bootstrap_servers=broker.bootstrap_servers) as cut:
+        with pytest.raises(DataLost, match="offsets 3 to 12 of orders-0 are not all there: the log is stable up to 3"):
+            read(cut, 3, 12)
+        assert read(cut, 3, 12, fail_on_data_loss=False) == []
+
+
 def test_a_topic_that_was_deleted_before_it_was_read_is_an_error_unless_it_may_be(
     broker: Broker, cluster: Cluster
 ) -> None:

@@ -155,7 +155,10 @@ class _Reading:
                 empty_answers += 1
                 if empty_answers > _EMPTY_ANSWERS_MAX:
                     found = f"the log is stable up to {data.last_stable_offset}"
-                    raise DataLost(split.topic_partition, self._offset, end, found)
+                    if self._fail_on_data_loss:
+                        raise DataLost(split.topic_partition, self._offset, end, found)
+                    log.warning("%s: offsets %d to %d are gone: %s", split.topic_partition, self._offset, end, found)
+                    return
                 self._fetch()
                 continue
             empty_answers = 0
