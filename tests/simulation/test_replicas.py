@@ -28,8 +28,8 @@ from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRec
 from semel.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from semel.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.fetch import FetchResponse
+from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
