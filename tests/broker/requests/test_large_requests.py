@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from semel.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from semel.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from semel.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -51,7 +53,12 @@ from semel.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from semel.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.wire.schema import fields_of
 from tests.broker.raw_client import RawClient, batch
@@ -85,7 +92,7 @@ def test_every_api_is_either_cut_into_pieces_or_limited() -> None:
     for key, split in SPLIT.items():
         api = APIS[key]
         for version in range(api.min_version, api.max_version + 1):
-            asked, answered = split.lists_in(version)
+            asked, answered, _ = split.lists_in(version)
             if key in (ApiKey.FIND_COORDINATOR, ApiKey.LEAVE_GROUP) and not _has(api.request_class, asked, version):
                 continue  # Up to some version there is only one.
             assert _has(api.request_class, asked, version), (key, version)
@@ -298,7 +305,7 @@ def test_a_large_frame_with_few_elements_is_served_at_once(client: RawClient, br
 class Unanswered:
     """A request whose client is still there."""
 
-    api = APIS[ApiKey.LIST_OFFSETS]
+    api: Any = APIS[ApiKey.LIST_OFFSETS]
     version = 6
     correlation_id = 1
     client_id = None
@@ -386,6 +393,45 @@ def test_others_get_their_turn_after_every_slice() -> None:
     size = SPLIT[ApiKey.LIST_OFFSETS].size
     assert asyncio.run(scenario()) >= MANY // size
     assert most <= size
+
+
+@pytest.mark.parametrize(
+    ("version", "request_of", "ids_of", "response"),
+    [
+        (
+            4,
+            lambda ids: FindCoordinatorRequest(coordinator_keys=ids),
+            lambda message: message.coordinator_keys,
+            FindCoordinatorResponse(),
+        ),
+        (
+            8,
+            lambda ids: OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=one, topics=[]) for one in ids]),
+            lambda message: [group.group_id for group in message.groups],
+            OffsetFetchResponse(),
+        ),
+    ],
+)
+def test_ids_of_32_kilobytes_are_looked_up_a_few_at_a_time(
+    version: int, request_of: Any, ids_of: Any, response: Any
+) -> None:
+    """A lookup computes the hash of the id, character by character: 3 ms for such an id."""
+    ids = [f"{number}".ljust(32_000, "x") for number in range(100)]
+    request = Unanswered()
+    message = request_of(ids)
+    request.api, request.version = next(api for api in APIS.values() if api.request_class is type(message)), version
+    large = LargeRequests(Turns(ManualClock()))
+    body = encode(message, version)
+    assert large.decode_at_once(request, type(message), memoryview(body), 0) is None  # type: ignore[arg-type]
+    served: list[list[str]] = []
+
+    def handle(request: Any, message: Any) -> Any:
+        served.append(ids_of(message))
+        return deepcopy(response)
+
+    asyncio.run(large.serve(request, type(message), handle, body))  # type: ignore[arg-type]
+    assert [one for some in served for one in some] == ids
+    assert max(map(len, served)) < 5
 
 
 def test_large_requests_that_wait_are_limited_in_bytes() -> None:

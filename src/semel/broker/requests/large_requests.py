@@ -18,6 +18,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -80,13 +81,13 @@ SPLIT: Final[dict[ApiKey, Split]] = {
     ApiKey.OFFSET_COMMIT: Split(500, _TOPICS),
     ApiKey.OFFSET_FETCH: Split(
         500,
-        Lists(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions")),
+        Lists(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"), attrgetter("group_id")),
         since=8,
         earlier=Lists(("topics", "partition_indexes"), ("topics", "partitions")),
     ),
-    ApiKey.FIND_COORDINATOR: Split(500, Lists(("coordinator_keys",), ("coordinators",))),
+    ApiKey.FIND_COORDINATOR: Split(500, Lists(("coordinator_keys",), ("coordinators",), str)),
     ApiKey.LEAVE_GROUP: Split(50, Lists(("members",), ("members",))),
-    ApiKey.DESCRIBE_GROUPS: Split(20, Lists(("groups",), ("groups",))),
+    ApiKey.DESCRIBE_GROUPS: Split(20, Lists(("groups",), ("groups",), str)),
     ApiKey.CREATE_TOPICS: Split(50, Lists(("topics",), ("topics",)), refused_whole=_asks_for_too_many_partitions),
     ApiKey.DELETE_TOPICS: Split(
         50, Lists(("topics",), ("responses",)), since=6, earlier=Lists(("topic_names",), ("responses",))
@@ -98,6 +99,7 @@ SPLIT: Final[dict[ApiKey, Split]] = {
         Lists(
             ("transactions", "topics", "partitions"),
             ("results_by_transaction", "topic_results", "results_by_partition"),
+            attrgetter("transactional_id"),
         ),
         since=4,
         earlier=Lists(("v3_and_below_topics", "partitions"), ("results_by_topic_v3_and_below", "results_by_partition")),
@@ -110,7 +112,7 @@ SPLIT: Final[dict[ApiKey, Split]] = {
     ApiKey.ALTER_CONFIGS: Split(50, Lists(("resources",), ("responses",))),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Split(50, Lists(("resources",), ("responses",))),
     ApiKey.CREATE_PARTITIONS: Split(50, Lists(("topics",), ("results",))),
-    ApiKey.DELETE_GROUPS: Split(100, Lists(("groups_names",), ("results",))),
+    ApiKey.DELETE_GROUPS: Split(100, Lists(("groups_names",), ("results",), str)),
     ApiKey.ELECT_LEADERS: Split(
         50, Lists(("topic_partitions", "partitions"), ("replica_election_results", "partition_result"))
     ),
@@ -118,8 +120,8 @@ SPLIT: Final[dict[ApiKey, Split]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Split(500, Lists(("topics", "partition_indexes"), ("topics", "partitions"))),
     ApiKey.OFFSET_DELETE: Split(500, _TOPICS),
     ApiKey.DESCRIBE_PRODUCERS: Split(50, Lists(("topics", "partition_indexes"), ("topics", "partitions"))),
-    ApiKey.DESCRIBE_TRANSACTIONS: Split(100, Lists(("transactional_ids",), ("transaction_states",))),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: Split(20, Lists(("group_ids",), ("groups",))),
+    ApiKey.DESCRIBE_TRANSACTIONS: Split(100, Lists(("transactional_ids",), ("transaction_states",), str)),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Split(20, Lists(("group_ids",), ("groups",), str)),
 }
 
 # The number of new objects that the next garbage collection would take some ten milliseconds for.
@@ -196,6 +198,9 @@ class LargeRequests:
             next(steps)
         except StopIteration as end:
             message, elements = end.value
+            split = SPLIT.get(request.api.key)
+            if split is not None:
+                elements += split.lists_in(request.version).weight_of_ids(message)
             if elements > at_once_elements(request.api.key):
                 return None
             self._turns.worked(elements)
@@ -264,9 +269,9 @@ class LargeRequests:
         message: Any,
         loop: asyncio.AbstractEventLoop,
     ) -> object:
-        asked, answered = split.lists_in(request.version)
+        lists = split.lists_in(request.version)
         responses: list[Part] = []
-        for part, continued_depth in cut(message, asked, split.size):
+        for part, continued_depth in cut(message, lists, split.size):
             if request.is_abandoned:
                 return None
             piece = Piece(request, loop)
@@ -289,4 +294,4 @@ class LargeRequests:
         if not responses:
             request.answer_nothing()
             return None
-        return join(responses, answered)
+        return join(responses, lists.answered)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from semel.broker.waiting.delayed_operation import HasClient
 
@@ -19,11 +19,28 @@ if TYPE_CHECKING:
     from semel.broker.network.request import Amend, Request
 
 
+ID_CHARACTERS: Final = 256
+"""A group id or transactional id of so many characters counts as one more element. Its hash takes some 25 us, and is
+computed several times; an id may have 32 KB."""
+
+
 class Lists(NamedTuple):
-    """The nested lists with the elements of a request, and with their results: field names, the outermost first."""
+    """The nested lists with the elements of a request, and with their results: field names, the outermost first.
+
+    ``id_of`` returns the group id or transactional id of an element of the outermost list, if it has one.
+    """
 
     asked: tuple[str, ...]
     answered: tuple[str, ...]
+    id_of: Callable[[Any], str] | None = None
+
+    def weight_of_ids(self, message: Any) -> int:
+        """Return as how many elements the ids in a message count, besides themselves."""
+        elements = () if self.id_of is None else getattr(message, self.asked[0]) or ()
+        return sum(map(self.weight_of_id, elements))
+
+    def weight_of_id(self, element: Any) -> int:
+        return 0 if self.id_of is None else len(self.id_of(element)) // ID_CHARACTERS
 
 
 class Part(NamedTuple):
@@ -37,10 +54,10 @@ class Part(NamedTuple):
     continued_depth: int
 
 
-def cut(message: Any, path: tuple[str, ...], size: int) -> Iterator[Part]:
+def cut(message: Any, lists: Lists, size: int) -> Iterator[Part]:
     """Yield parts of this message, with at most ``size`` elements each."""
-    name, *inner = path
-    for elements, continued_depth in _cut(getattr(message, name) or [], tuple(inner), size):
+    name, *inner = lists.asked
+    for elements, continued_depth in _cut(getattr(message, name) or [], tuple(inner), size, lists.weight_of_id):
         yield Part(replace(message, **{name: elements}), continued_depth)
 
 
@@ -152,25 +169,23 @@ class Piece:
         """Do nothing: the response to a piece is not cached."""
 
 
-def _cut(elements: list[Any], path: tuple[str, ...], size: int) -> Iterator[tuple[list[Any], int]]:
-    if not path:
-        for start in range(0, len(elements), size):
-            yield elements[start : start + size], 0
-        return
+def _cut(
+    elements: list[Any], path: tuple[str, ...], size: int, weight: Callable[[Any], int]
+) -> Iterator[tuple[list[Any], int]]:
     gathered: list[Any] = []
     room = size
     for element in elements:
-        count = _count(element, path)
-        if count > size:
+        count = _count(element, path) + weight(element)
+        if path and count > size:
             if gathered:
                 yield gathered, 0
                 gathered, room = [], size
             is_first = True
-            for part, continued_depth in _cut(getattr(element, path[0]), path[1:], size):
+            for part, continued_depth in _cut(getattr(element, path[0]), path[1:], size, _weightless):
                 yield [replace(element, **{path[0]: part})], 0 if is_first else continued_depth + 1
                 is_first = False
             continue
-        if count > room:
+        if gathered and count > room:
             yield gathered, 0
             gathered, room = [], size
         gathered.append(element)
@@ -179,7 +194,13 @@ def _cut(elements: list[Any], path: tuple[str, ...], size: int) -> Iterator[tupl
         yield gathered, 0
 
 
+def _weightless(element: Any) -> int:
+    return 0
+
+
 def _count(element: Any, path: tuple[str, ...]) -> int:
+    if not path:
+        return 1
     inner = getattr(element, path[0])
     if not inner:
         return 1
