@@ -185,7 +185,7 @@ class ClusterMetadata:
 
     async def _change(self, decide: Callable[[ClusterImage], MetadataDecision[Result]]) -> MetadataDecision[Result]:
         async with self._turn:
-            for attempt in range(_ATTEMPTS_MAX):
+            for _ in range(_ATTEMPTS_MAX):
                 decision = decide(self._image)
                 if not decision.changes:
                     return decision
@@ -196,8 +196,6 @@ class ClusterMetadata:
                 try:
                     versions = await self._store.commit(operations)
                 except VersionConflict:
-                    if attempt == _ATTEMPTS_MAX - 1:
-                        raise
                     await self._reread()
                     continue
                 for operation, version in zip(operations, versions, strict=True):
@@ -208,7 +206,8 @@ class ClusterMetadata:
                 changes = tuple(map(_with_epoch, decision.changes, versions))
                 self._replace(self._image.apply(changes), changes)
                 return decision
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        # The callers try again after a StorageError.
+        raise StorageError(f"{_ATTEMPTS_MAX} changes of others came first; nothing was changed")
 
     def _changed_in_store(self, path: str) -> None:
         self._stale.add(path)

@@ -205,6 +205,26 @@ def test_when_another_process_was_faster_the_decision_is_taken_again() -> None:
     with_store(use)
 
 
+def test_a_decision_before_which_others_always_come_fails_like_a_store_that_is_away() -> None:
+    """Tasks such as elections try again after a StorageError, and would end with any other error."""
+
+    async def use(store: EmbeddedStore) -> None:
+        ours, theirs = await load(store), await load(store)
+        await theirs.change(lambda _: decided(TopicCreated(topic(number=7))))
+        asked = 0
+
+        def decide(image: ClusterImage) -> MetadataDecision[object]:
+            nonlocal asked
+            asked += 1
+            return decided(TopicCreated(topic(number=8)))
+
+        with pytest.raises(StorageError, match="100 changes of others came first"):
+            await ours.change(decide)
+        assert (asked, ours.image.topics) == (100, {"orders": topic(number=7)})
+
+    with_store(use)
+
+
 def test_a_change_that_the_disk_refused_is_not_seen() -> None:
     disk = new_disk()
 
