@@ -7,6 +7,7 @@ there are more faults, observers, and laws of its own (``replicas_under_faults``
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from enum import StrEnum
 from functools import partial
@@ -24,7 +25,14 @@ from tests.simulation.host_deaths import WAYS, kill_host
 from tests.simulation.replicated_cluster import ReplicatedCluster
 from tests.simulation.served_cluster import ServedCluster
 from tests.simulation.topic_maker import TopicMaker
-from tests.simulation.transactions_under_faults import ALL_PARTITIONS, check_all, create_topics, finish_all, workloads
+from tests.simulation.transactions_under_faults import (
+    ALL_PARTITIONS,
+    INPUT,
+    check_all,
+    create_topics,
+    finish_all,
+    workloads,
+)
 
 NEW_TOPICS = 8
 
@@ -62,7 +70,8 @@ async def transactions_on_brokers(
     cluster = await _started(simulation, replicated, flush="commit", transaction_version=str(transaction_version))
     await create_topics(cluster)
     history = History(simulation.loop.time)
-    applications, readers = workloads(simulation, history, cluster)
+    are_inputs_final = asyncio.Event()
+    applications, readers = workloads(simulation, history, cluster, is_peace=are_inputs_final.is_set)
     where = {"servers": cluster.bootstrap_servers}
     maker = TopicMaker(simulation, "topic-maker", NEW_TOPICS, replicas=cluster.replicas, **where)
     applications.append(maker)
@@ -88,6 +97,8 @@ async def transactions_on_brokers(
     meddler.is_over = True
     if replicated is not None:
         replicated.has_peace()
+        await replicated.until_committed([partition for partition in ALL_PARTITIONS if partition.topic == INPUT])
+    are_inputs_final.set()
     await finish_all(simulation, applications, readers, history)
     await check_all(simulation, cluster, history)
     await maker.check(cluster)

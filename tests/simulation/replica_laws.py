@@ -26,6 +26,24 @@ async def until_replicas_agree(cluster: ServedCluster, *, peace_since_s: float) 
         await asyncio.sleep(0.5)
 
 
+async def until_committed(cluster: ServedCluster, partitions: list[TopicPartition], *, peace_since_s: float) -> None:
+    """Records that senders have given up are visible then, or they never will be."""
+    loop = asyncio.get_running_loop()
+    while not all(_is_committed(cluster, partition) for partition in partitions):
+        assert loop.time() < peace_since_s + PEACE_S_MAX, f"{partitions} are not committed to their ends"
+        await asyncio.sleep(0.1)
+
+
+def _is_committed(cluster: ServedCluster, partition: TopicPartition) -> bool:
+    if not all(member.is_up for member in cluster.brokers.values()):
+        return False
+    state = cluster.image.partition(*partition)
+    if state is None or state.leader is None:
+        return False
+    leading = cluster.brokers[state.leader].broker.node.partitions.get(*partition)
+    return leading is not None and leading.log.high_watermark == leading.log.log_end_offset
+
+
 def _wrong(cluster: ServedCluster) -> list[str]:
     away = [member.name for member in cluster.brokers.values() if not member.is_up]
     if away:

@@ -9,7 +9,7 @@ from semel.testing.simulation import Simulation
 from semel.types import TopicPartition
 from tests.simulation.cluster_faults import Torment
 from tests.simulation.replica_faults import ReplicaTorment
-from tests.simulation.replica_laws import assert_deleted_topics_are_gone, until_replicas_agree
+from tests.simulation.replica_laws import assert_deleted_topics_are_gone, until_committed, until_replicas_agree
 from tests.simulation.replica_observers import Observers
 from tests.simulation.served_cluster import REPLICATED, ServedCluster
 
@@ -58,6 +58,9 @@ class ReplicatedCluster:
     def has_peace(self) -> None:
         """There are no faults any more."""
         self._peace_since_s = self._simulation.loop.time()
+
+    async def until_committed(self, partitions: list[TopicPartition]) -> None:
+        await until_committed(self.cluster, partitions, peace_since_s=self._peace_since_s)
 
     async def check(self, faults: Counter[StrEnum]) -> None:
         assert self._observers is not None
