@@ -175,8 +175,8 @@ def _cut(
     gathered: list[Any] = []
     room = size
     for element in elements:
-        count = _count(element, path) + weight(element)
-        if path and count > size:
+        count = _count(element, path)
+        if count > size:
             if gathered:
                 yield gathered, 0
                 gathered, room = [], size
@@ -185,6 +185,7 @@ def _cut(
                 yield [replace(element, **{path[0]: part})], 0 if is_first else continued_depth + 1
                 is_first = False
             continue
+        count += weight(element)
         if gathered and count > room:
             yield gathered, 0
             gathered, room = [], size
