@@ -327,6 +327,22 @@ def test_the_java_consumer_shares_a_group_with_librdkafka(server: Server) -> Non
             consumer.close()
 
 
+def test_a_regular_expression_matches_internal_topics_too(cluster: Server) -> None:
+    """The coordinator leaves none out. A first group makes sure that there is one."""
+    create_topic(cluster.bootstrap_servers, "beside-internal", partitions=PARTITIONS)
+    named = Members(cluster, "by name", "beside-internal")
+    regex = Members(cluster, "by regex of internal topics", "^__consumer_offs.*")
+    try:
+        named.join()
+        named.poll_until(lambda: named.shares() == [PARTITIONS])
+        regex.join()
+        regex.poll_until(lambda: regex.shares() == [50])
+        assert {partition.topic for partition in regex.consumers[0].assignment()} == {"__consumer_offsets"}
+    finally:
+        for consumer in (*named.consumers, *regex.consumers):
+            consumer.close()
+
+
 @pytest.mark.kafka
 @pytest.mark.needs("kafka")
 def test_kafkas_tools_read_the_records_of_a_group_and_describe_it(server: Server) -> None:

@@ -1,8 +1,8 @@
 """The subscription of a group: topic names, regular expressions, and the detection of changes of those topics.
 
-A regular expression must match the whole name, as in Kafka. It never matches an internal topic, nor a topic that the
-client whose heartbeat resolves it may not describe. It is resolved again with the first heartbeat after the topics of
-the cluster, or the ACLs, have changed; the result is recorded, so a restart changes no subscription.
+A regular expression must match the whole name, as in Kafka. It matches internal topics too, as in Kafka, but no topic
+that the client whose heartbeat resolves it may not describe. It is resolved again with the first heartbeat after the
+topics of the cluster, or the ACLs, have changed; the result is recorded, so a restart changes no subscription.
 
 All clients wait while a regular expression is resolved. So one that needs more than ``WORK_MAX`` for all present topics
 is refused, later only topics that it has not seen are matched, and a group may have few of them.
@@ -22,7 +22,6 @@ from semel.coordinator.group.formats import Kind
 from semel.coordinator.group.topics import TopicsView, TopicView
 from semel.coordinator.regex.regex import Regex
 from semel.coordinator.regex.syntax import RegexError
-from semel.types import INTERNAL_TOPICS
 
 WORK_MAX: Final = 100_000
 """How many positions of a pattern may be examined to match it with all topics: about twenty milliseconds of work."""
@@ -123,7 +122,7 @@ class _Resolved:
         before = regex.work
         found = set()
         for name in sorted(names - self._known_names):
-            if name not in INTERNAL_TOPICS and regex.matches(name):
+            if regex.matches(name):
                 found.add(name)
             if work_max is not None and regex.work - before > work_max:
                 regex.forget()

@@ -29,11 +29,12 @@ def test_it_means_every_topic_whose_whole_name_matches(coordinator: Coordinator)
     assert member.owned == coordinator.topics.partitions("orders")
 
 
-def test_it_means_no_internal_topic(coordinator: Coordinator) -> None:
+def test_it_means_internal_topics_too(coordinator: Coordinator) -> None:
+    """The coordinator of Kafka leaves none out; clients that resolve a pattern themselves do."""
     member = with_regex(coordinator, "member", ".*")
     settle(member)
 
-    assert member.owned == coordinator.topics.partitions("orders", "orders_eu", "payments")
+    assert member.owned == coordinator.topics.partitions("orders", "orders_eu", "payments", "__consumer_offsets")
 
 
 def test_names_and_a_regular_expression_add_up(coordinator: Coordinator) -> None:
