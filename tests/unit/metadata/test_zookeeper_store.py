@@ -244,6 +244,35 @@ def test_after_a_refresh_the_outcome_of_a_commit_is_final_also_if_it_was_not_fou
     with_zookeeper(use)
 
 
+def test_after_a_refresh_the_outcome_of_a_commit_is_final_also_if_a_later_commit_was_refused() -> None:
+    """The refused commit, which expected a broker that is gone, has not used up the number of the one before it."""
+
+    async def use(world: World) -> None:
+        registered = await world.store("registered", servers=("zk-3",))
+        store = await world.store("broker", servers=("zk-1", "zk-2"), commit_timeout_s=3.0)
+        (version,) = await registered.commit([Put("/brokers/1", b"x", None, ephemeral=True)])
+        await until_equal(registered, store)
+        world.servers["zk-1"].cut_off()
+        world.simulation.network.partition("broker", "zk-2")
+        with pytest.raises(StorageError, match="not known"):
+            await compare_and_set(store, "/a", b"1", None)
+        world.simulation.network.heal()
+        await asyncio.sleep(1)
+        world.servers["zk-2"].cut_off()  # The store is not told that the broker is gone.
+        world.ensemble.expire(world.sessions["registered"].session_id)
+        world.simulation.loop.call_later(1, world.servers["zk-2"].rejoin)
+        with pytest.raises(VersionConflict):
+            await store.commit([Put("/topics/b", b"1", None), Check("/brokers/1", version)])
+        await store.refresh()
+        after_refresh = await everything(store)
+        world.servers["zk-1"].rejoin()
+        await asyncio.sleep(1)
+        await store.refresh()
+        assert await everything(store) == after_refresh
+
+    with_zookeeper(use)
+
+
 def test_what_an_earlier_process_has_sent_is_not_carried_out_any_more() -> None:
     """It would be taken for an answer about a commit of the process that is there now."""
 

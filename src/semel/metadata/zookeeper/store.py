@@ -206,11 +206,12 @@ class ZooKeeperStore:
                 f"a change of {size_bytes} bytes; ZooKeeper takes {REQUEST_BYTES_MAX} at once. Nothing was changed"
             )
         session_id = self._session.session_id
-        self._unknown = number
+        unknown_before, self._unknown = self._unknown, number
         try:
             zxid = await self._session.write(writes)
         except Refused:
-            self._unknown = None
+            # Perhaps because of the end of a session, which uses up no number: an earlier commit may still have it.
+            self._unknown = unknown_before
             await self._refresh()
             return False
         except ConnectionLost:
