@@ -9,8 +9,16 @@ from semel.broker.broker import STOP_TASKS_SECONDS_MAX, Broker
 from semel.broker.config.broker_config import BrokerConfig
 from semel.testing.simulation import Simulation, run
 from semel.types import Address
+from semel.wire.apis import ApiKey
+from semel.wire.messages.list_groups import ListGroupsRequest
+from semel.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.simulation.served_broker import BROKER, CLIENTS, PORT, SETTINGS, create_topic
-from tests.simulation.wire_client import WireClient
+from tests.simulation.wire_client import WireClient, find_group_coordinator
 
 METRICS_PORT = 9100
 
@@ -62,5 +70,40 @@ def test_a_broker_that_stops_tells_a_probe_at_once_and_serves_its_metrics_on() -
         host.hang_workers(False)
         assert await stopping
         creating.cancel()
+
+    run(scenario)
+
+
+def test_requests_about_all_groups_that_still_wait_for_the_disk_do_not_make_a_stop_unclean() -> None:
+    """They are cancelled, and the shards that they have asked are unloaded after that."""
+
+    async def scenario(simulation: Simulation) -> None:
+        host, loop = simulation.host(BROKER), asyncio.get_running_loop()
+        broker = Broker(
+            BrokerConfig.load("", SETTINGS),
+            listen=Address(BROKER, PORT),
+            disk=host.disk,
+            network=host.network,
+            clock=host.clock,
+            random=simulation.random("broker"),
+            make_worker=lambda _: host.worker(),
+        )
+        await host.start(broker.start())
+        clients = [WireClient(simulation.host(CLIENTS).network, BROKER, PORT) for _ in range(3)]
+        await create_topic(clients[0], "t", 1)
+        await find_group_coordinator(clients[0], "group")
+        topic = OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(0, 1, None, None)])
+        commit = OffsetCommitRequest(group_id="group", member_id="", topics=[topic])
+        await clients[0].call(ApiKey.OFFSET_COMMIT, 8, commit)
+        host.hang_workers()
+        await clients[0].send(ApiKey.OFFSET_COMMIT, 8, commit)
+        await asyncio.sleep(0.1)
+        await clients[1].send(ApiKey.LIST_GROUPS, 4, ListGroupsRequest())
+        every = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("group", topics=None)])
+        await clients[2].send(ApiKey.OFFSET_FETCH, 8, every)
+        await asyncio.sleep(0.1)
+        stopping = host.start(broker.stop())
+        loop.call_later(STOP_TASKS_SECONDS_MAX + 2.5, host.hang_workers, False)
+        assert await stopping
 
     run(scenario)

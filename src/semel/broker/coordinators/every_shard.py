@@ -4,7 +4,7 @@ ids."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from semel.broker.coordinators.coordinator import Coordinator
@@ -32,12 +32,21 @@ async def ask(
     ``is_confirmed`` is described in ``ShardRuntime.run``.
     """
     answered: asyncio.Future[Response | ErrorCode] = asyncio.get_running_loop().create_future()
-    waiter: Waiter[Any] = Waiter(answered.set_result, refused=lambda error: error)
-    runtime.run(decide, waiter, is_confirmed=is_confirmed)
+    runtime.run(decide, Waiter(respond_to(answered), refused=lambda error: error), is_confirmed=is_confirmed)
     answer = await answered
     if isinstance(answer, ErrorCode):
         raise KafkaError(answer, f"{runtime.partition.topic_partition} has no active coordinator")
     return answer
+
+
+def respond_to(answered: asyncio.Future[Any]) -> Callable[[Any], None]:
+    """Return a ``Waiter.respond`` that sets the result of this future, unless the task that awaits it was cancelled."""
+
+    def respond(response: Any) -> None:
+        if not answered.done():
+            answered.set_result(response)
+
+    return respond
 
 
 async def slices(elements: list[Response], turns: Turns) -> AsyncIterator[list[Response]]:

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from semel.broker.coordinators.every_shard import respond_to
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.requests.handlers.ask_each import Respond, ask_each
@@ -99,7 +100,7 @@ async def _with_everything(
 
     async def look_up(group: OffsetFetchRequestGroup, wanted: list[PartitionToFetch] | None) -> FetchResult:
         found: asyncio.Future[FetchResult] = loop.create_future()
-        _look_up(node, message, group, wanted, rights, found.set_result)
+        _look_up(node, message, group, wanted, rights, respond_to(found))
         result = await found
         node.turns.worked(len(result.offsets))
         request.response_elements += len(result.offsets)
