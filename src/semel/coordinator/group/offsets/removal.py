@@ -43,8 +43,16 @@ def of_topic(state: OffsetState, topic: str, topic_id: UUID | None, below: int) 
     is asked for, from the offsets that there are then.
     """
     pending = dict.fromkeys(stored.commit.key for stored in state.pending.of_topic(topic))
-    keys = chain(_committed_keys(state, topic, pending), pending)
-    yield from _batches([OffsetTombstone(key)] for key in keys if _all_belong_to(state, key, topic_id, below))
+    batch: list[GroupRecord] = []
+    for key in chain(_committed_keys(state, topic, pending), pending):
+        if _all_belong_to(state, key, topic_id, below):
+            batch.append(OffsetTombstone(key))
+            # Before another offset is looked at: it may be committed again until the next batch is asked for.
+            if len(batch) == RECORDS_PER_BATCH_MAX:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
 
 
 def _committed_keys(state: OffsetState, topic: str, pending: dict[OffsetKey, None]) -> Iterator[OffsetKey]:

@@ -160,6 +160,18 @@ class TestTheEndOfATopic:
         assert log.apply_all(decisions) == [Removed(1)]
         assert log.fetch(group_id="audit").offset == 6
 
+    def test_leaves_what_was_committed_for_a_newer_topic_after_a_batch_was_carried_out(self, log: OffsetLog) -> None:
+        """Whatever place the offset has in the order of the batches."""
+        for number in range(RECORDS_PER_BATCH_MAX + 2):
+            log.commit(5, group_id=f"group-{number}")
+        decisions = log.shard.delete_topic("orders", OLD, below=len(log.entries))
+        removed = log.apply_all([next(decisions)])
+        for number in range(RECORDS_PER_BATCH_MAX + 2):
+            log.commit(6, group_id=f"group-{number}")
+
+        assert removed + log.apply_all(decisions) == [Removed(RECORDS_PER_BATCH_MAX)]
+        assert {log.fetch(group_id=f"group-{number}").offset for number in range(RECORDS_PER_BATCH_MAX + 2)} == {6}
+
     def test_takes_an_offset_along_that_its_transaction_commits_meanwhile(self, log: OffsetLog) -> None:
         log.commit(5)
         log.commit_in(PRODUCER, 10, partition=1)
