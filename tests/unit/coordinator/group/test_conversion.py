@@ -413,6 +413,34 @@ def test_the_last_static_member_that_comes_back_with_the_classic_protocol_conver
     assert restarted.members.keys() == {other.member_id, after.member_id}
 
 
+def test_a_static_member_that_converts_the_group_back_with_another_subscription_fences_nobody() -> None:
+    """Its topics were named by a pattern before, for instance: the classic protocol has none."""
+    coordinator = Coordinator(Topics(orders=6, refunds=2))
+    modern = Member(coordinator, "upgraded", instance_id="one")
+    other = ClassicConsumer(coordinator, "b")
+    settle(modern)
+    other.join()
+    other.sync()
+    settle_all([modern], [other])
+    epoch, committer = coordinator.group.epoch, Committer(other.member_id, other.generation)
+
+    modern.leave(-2)
+    after = ClassicConsumer(coordinator, "a", instance_id="one", topics=("orders", "refunds"))
+    assert after.join().error is ErrorCode.NONE
+
+    group = coordinator.shard.directory.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    assert (group.generation, group.state_name) == (epoch, "PreparingRebalance")
+    assert group.validate_offset_commit(committer, transactional=False, api_version=9) is ErrorCode.NONE
+    assert other.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert after.sync().error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert (other.join(), after.join()) == (DEFERRED, DEFERRED)
+    assert [consumer.answers.pop().generation for consumer in (other, after)] == [epoch + 1] * 2
+    restarted = coordinator.reload().directory.groups[GROUP]
+    assert isinstance(restarted, ClassicGroup)
+    assert restarted.members.keys() == {other.member_id, after.member_id}
+
+
 def test_the_classic_api_is_not_for_members_that_speak_kip_848(coordinator: Coordinator) -> None:
     (member,) = members_of(coordinator, 1)
     settle(member)

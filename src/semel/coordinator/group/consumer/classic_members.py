@@ -182,6 +182,13 @@ class ClassicMembers:
         subscription = subscription_of(request.protocols)
         if member is None or subscription is None:
             return _refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request)
+        if used_kip_848 and self._can_downgrade(_with_member(draft.group, member)):
+            # It was the last member that did. As in ``left``, the epoch stays, whatever the member subscribes to now.
+            draft.write(member)
+            response = JoinResult(
+                ErrorCode.NONE, member_id, draft.group.epoch, CONSUMER_PROTOCOL_TYPE, _preferred(member)
+            )
+            return self.concluded(draft, response, changes, topics, moment)
         claimed = claimed_by(subscription, topics)
         assignors = self._settings.consumer.assignors
         done = progress(draft, member, claimed=claimed, assignors=assignors, topics=topics, moment=moment)
@@ -196,9 +203,6 @@ class ClassicMembers:
             else deadlines.cancelled(group.group_id, Deadline.REBALANCE, member_id),
         )
         response = JoinResult(ErrorCode.NONE, member_id, done.after.epoch, CONSUMER_PROTOCOL_TYPE, _preferred(member))
-        if used_kip_848:
-            # It may have been the last member that did.
-            return self.concluded(draft, response, changes, topics, moment)
         return Decision(response, tuple(draft.records), changes=changes)
 
     def _validate_join(self, group: ConsumerGroup, request: JoinRequest, holder: str | None) -> ErrorCode:
@@ -249,6 +253,12 @@ def _member(request: JoinRequest, member_id: str) -> ConsumerMember | None:
         session_timeout_ms=request.session_timeout_ms,
         protocols=request.protocols,
     )
+
+
+def _with_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
+    draft = Draft(group)
+    draft.write(member)
+    return draft.group
 
 
 def _preferred(member: ConsumerMember) -> str:
