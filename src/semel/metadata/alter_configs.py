@@ -251,15 +251,31 @@ def _broker_target(image: ClusterImage, name: str, policy: ConfigPolicy) -> _Tar
 
     def change(texts: Texts) -> Change:
         checked = _checked_broker_configs(texts, policy)
-        after = {**image.broker_configs, node_id: checked}
-        try:
-            for broker in after:
-                policy.check_broker({**after.get(None, {}), **after[broker]})
-        except SettingError as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        before = image.broker_configs
+        after = {**before, node_id: checked}
+        judged = [node_id]
+        if node_id is None:
+            # Settings that contradict each other already are ignored by their broker, or the broker is gone. They must
+            # not refuse what others are set to, and can be altered one after the other.
+            judged += [broker for broker in before if broker is not None and not _contradiction(before, broker, policy)]
+        for broker in judged:
+            contradiction = _contradiction(after, broker, policy)
+            if contradiction is not None:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, contradiction)
         return BrokerConfigsAltered(node_id, checked)
 
     return _Target(policy.broker_settings, image.broker_configs.get(node_id, {}), default_text, change)
+
+
+def _contradiction(
+    configs: Mapping[int | None, Mapping[str, str]], broker: int | None, policy: ConfigPolicy
+) -> str | None:
+    """Return how the dynamic configs of a broker, or those of all brokers (``None``), contradict each other."""
+    try:
+        policy.check_broker({**configs.get(None, {}), **configs.get(broker, {})})
+    except SettingError as error:
+        return str(error)
+    return None
 
 
 def _named_target(

@@ -325,6 +325,32 @@ def test_a_brokers_settings_are_judged_together_with_what_the_same_request_sets_
     assert decision.results == (ConfigResult(ALL_BROKERS), ConfigResult(BROKER, refusal))
 
 
+def test_settings_of_other_brokers_that_contradict_each_other_already_refuse_no_alteration() -> None:
+    """A broker that was started with another file ignores such settings. Some may be those of a broker that is gone."""
+
+    def check(texts: Mapping[str, str]) -> None:
+        if texts.get("max.connections") == "9" and texts.get("log.cleanup.policy") == "compact":
+            raise SettingError("max.connections", "that cannot be meant")
+
+    policy = ConfigPolicy(TopicPolicy(), BROKER_SETTINGS, check_broker=check)
+    contradictory = {"max.connections": "9", "log.cleanup.policy": "compact"}
+    image = IMAGE.apply([BrokerConfigsAltered(1, contradictory), BrokerConfigsAltered(2, contradictory)])
+    repaired = [Alteration("log.cleanup.policy", AlterKind.DELETE)]
+    decision = incremental_alter_configs(image, [(BROKER, repaired)], policy=policy)
+    assert decision.changes == (BrokerConfigsAltered(1, {"max.connections": "9"}),)
+    image = image.apply(decision.changes)
+
+    for_all = [Alteration("max.connections", AlterKind.SET, "8")]
+    assert incremental_alter_configs(image, [(ALL_BROKERS, for_all)], policy=policy).results == (
+        ConfigResult(ALL_BROKERS),
+    )
+    breaks_broker_1 = [Alteration("log.cleanup.policy", AlterKind.SET, "compact")]
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, "that cannot be meant")
+    assert incremental_alter_configs(image, [(ALL_BROKERS, breaks_broker_1)], policy=policy).results == (
+        ConfigResult(ALL_BROKERS, refusal),
+    )
+
+
 def test_a_resource_or_a_setting_that_stands_twice_is_refused() -> None:
     once = (TOPIC, [Alteration("segment.ms", AlterKind.SET, "9")])
     decision = incremental_alter_configs(IMAGE, [once, once], policy=POLICY)
