@@ -57,7 +57,11 @@ from semel.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
 )
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.wire.schema import fields_of
@@ -432,6 +436,44 @@ def test_ids_of_32_kilobytes_are_looked_up_a_few_at_a_time(
     asyncio.run(large.serve(request, type(message), handle, body))  # type: ignore[arg-type]
     assert [one for some in served for one in some] == ids
     assert max(map(len, served)) < 5
+
+
+def offsets_found(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    topics = [
+        OffsetFetchResponseTopics(
+            topic.name, partitions=list(map(OffsetFetchResponsePartitions, topic.partition_indexes))
+        )
+        for topic in group.topics or ()
+    ]
+    return OffsetFetchResponseGroup(group.group_id, topics)
+
+
+@pytest.mark.parametrize("refused", range(3))
+def test_a_group_that_is_refused_in_one_piece_has_its_error_and_no_offsets(refused: int) -> None:
+    """Clients take a partition that is missing in an answer without an error for one without a committed offset."""
+    size = SPLIT[ApiKey.OFFSET_FETCH].size
+    wide = OffsetFetchRequestGroup("wide", topics=[OffsetFetchRequestTopics("t", partition_indexes=[*range(3 * size)])])
+    small = OffsetFetchRequestGroup("small", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])
+    request: Any = Unanswered()
+    request.api, request.version = APIS[ApiKey.OFFSET_FETCH], 8
+    pieces = 0
+
+    def handle(request: Any, message: Any) -> OffsetFetchResponse:
+        nonlocal pieces
+        pieces += 1
+        if pieces == refused + 1:
+            return OffsetFetchResponse(
+                groups=[OffsetFetchResponseGroup("wide", [], ErrorCode.NOT_COORDINATOR)],
+            )
+        return OffsetFetchResponse(groups=list(map(offsets_found, message.groups)))
+
+    large = LargeRequests(Turns(ManualClock()))
+    body = encode(OffsetFetchRequest(groups=[wide, small]), 8)
+    response: Any = asyncio.run(large.serve(request, OffsetFetchRequest, handle, body))
+    assert response.groups == [
+        OffsetFetchResponseGroup("wide", [], ErrorCode.NOT_COORDINATOR),
+        offsets_found(small),
+    ]
 
 
 def test_large_requests_that_wait_are_limited_in_bytes() -> None:

@@ -62,7 +62,7 @@ def cut(message: Any, lists: Lists, size: int) -> Iterator[Part]:
 
 
 def join(responses: list[Part], path: tuple[str, ...]) -> Any:
-    """Return one response, made of the responses to all parts."""
+    """Return one response, made of the responses to all parts. What is refused in one part has only its error."""
     (first, _), *others = responses
     for response, continued_depth in others:
         _join(getattr(first, path[0]), getattr(response, path[0]), path[1:], continued_depth)
@@ -210,6 +210,9 @@ def _count(element: Any, path: tuple[str, ...]) -> int:
 
 def _join(into: list[Any], more: list[Any], path: tuple[str, ...], continued_depth: int) -> None:
     if continued_depth and into and more:
-        _join(getattr(into[-1], path[0]), getattr(more[0], path[0]), path[1:], continued_depth - 1)
+        if getattr(more[0], "error_code", 0):
+            into[-1] = more[0]  # The error is for the whole element, such as a group whose coordinator has moved.
+        elif not getattr(into[-1], "error_code", 0):
+            _join(getattr(into[-1], path[0]), getattr(more[0], path[0]), path[1:], continued_depth - 1)
         more = more[1:]
     into += more
