@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -61,6 +62,29 @@ def test_a_second_thread_that_closes_waits_for_the_first() -> None:
         closer.start()
     for closer in closers:
         closer.join()
+    assert [type(error) for error in raised] == [TimedOut], raised
+    with pytest.raises(TimedOut, match=r"max\.block\.ms"):
+        record.result()
+
+
+def test_a_second_thread_with_less_patience_does_not_end_the_first_ones_wait() -> None:
+    settings = {**SETTINGS, "max_block_ms": 1_000}
+    producer = semel.blocking.Producer(**settings)  # type: ignore[arg-type]
+    record = producer.send("nowhere", b"a")
+    raised: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            producer.close()
+        except BaseException as error:
+            raised.append(error)
+
+    closer = threading.Thread(target=close)
+    closer.start()
+    while producer._session._closing is None:
+        time.sleep(0.001)
+    producer.close(timeout_ms=0)
+    closer.join()
     assert [type(error) for error in raised] == [TimedOut], raised
     with pytest.raises(TimedOut, match=r"max\.block\.ms"):
         record.result()

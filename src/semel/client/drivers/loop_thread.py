@@ -40,6 +40,8 @@ class LoopThread:
         """Held while something is given to the loop, and while the loop is told to stop. So what was given in time is
         done or cancelled, and no thread waits for it for ever.
         """
+        self._finishing = 0
+        """How many threads are in ``finish``. The last of them stops this one."""
         self._stopped = False
         self._has_left = False
         """Whether the thread has ended because the interpreter exits. The loop is still whole."""
@@ -83,22 +85,33 @@ class LoopThread:
         return self._run_here(work)
 
     def finish(self, last: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine in the thread, wait for it, and stop. Does nothing if another thread has done that."""
+        """Run a coroutine in the thread, wait for it, and stop. Does nothing if another thread has done that.
+
+        If several threads do it at the same time, the last one stops, so that none ends what another one waits for.
+        """
         self._refuse_callback(last)
+        if self._process.is_current:
+            with self._lock:
+                self._finishing += 1
         try:
             self.begin(last).result()
         except StateError:
             if not self._stopped:
                 raise
         finally:
-            self.stop()
+            self._stop(finished=1)
 
     def stop(self) -> None:
+        self._stop()
+
+    def _stop(self, *, finished: int = 0) -> None:
+        """Stop, but not for a thread that has finished while others have not."""
         if not self._process.is_current:
             self._stopped = True  # After a fork there is no thread, and the lock may be held for ever.
             return
         with self._lock:
-            if self._stopped:
+            self._finishing -= finished
+            if self._stopped or (finished and self._finishing):
                 return
             self._stopped = True
             if not self._has_left:

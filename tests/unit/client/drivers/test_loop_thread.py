@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections.abc import Coroutine
 from concurrent.futures import CancelledError
+from typing import Any
 
 import pytest
 
@@ -60,20 +62,54 @@ def test_what_is_begun_while_another_thread_stops_it_is_refused_or_cancelled() -
     thread.stopper.join()
 
 
-def test_only_one_thread_finishes_it() -> None:
+def finishing(thread: LoopThread, last: Coroutine[Any, Any, None], raised: list[BaseException]) -> threading.Thread:
+    def finish() -> None:
+        try:
+            thread.finish(last)
+        except BaseException as error:
+            raised.append(error)
+
+    finisher = threading.Thread(target=finish)
+    finisher.start()
+    return finisher
+
+
+def test_several_threads_may_finish_it_and_each_returns_when_it_is_done() -> None:
     thread = LoopThread("consumer")
     done: list[str] = []
+    raised: list[BaseException] = []
 
     async def last() -> None:
         await asyncio.sleep(0)
         done.append("closed")
 
-    closers = [threading.Thread(target=thread.finish, args=(last(),)) for _ in range(8)]
-    for closer in closers:
-        closer.start()
-    for closer in closers:
-        closer.join()
+    for finisher in [finishing(thread, last(), raised) for _ in range(8)]:
+        finisher.join()
     assert done
+    assert raised == []
+    assert not thread.is_running
+
+
+def test_a_thread_that_has_finished_it_does_not_cut_another_one_short() -> None:
+    """The other one may have more patience: a producer that waits for its records, beside a close with a timeout."""
+    thread = LoopThread("producer")
+    has_begun, may_end = threading.Event(), threading.Event()
+    done: list[str] = []
+    raised: list[BaseException] = []
+
+    async def patient() -> None:
+        has_begun.set()
+        while not may_end.is_set():
+            await asyncio.sleep(0.001)
+        done.append("sent")
+
+    finisher = finishing(thread, patient(), raised)
+    has_begun.wait()
+    thread.finish(asyncio.sleep(0))
+    assert (finisher.is_alive(), thread.is_running) == (True, True)
+    may_end.set()
+    finisher.join()
+    assert (done, raised) == (["sent"], [])
     assert not thread.is_running
 
 
