@@ -58,6 +58,8 @@ class Consumer(Generic[K, V]):
         self._guard = threading.RLock()
         self._closing = threading.Lock()
         """Held by the thread that closes this consumer."""
+        self._closer: threading.Thread | None = None
+        """That thread. A signal handler runs in the thread that it interrupts, and may close in the middle of close."""
         self._session = ConsumerSession(
             settings,
             Deserializers(key_deserializer, value_deserializer),
@@ -233,8 +235,11 @@ class Consumer(Generic[K, V]):
             return
         self._session.runtime.check_process()
         self._group_session.refuse_in_listener("close")
+        if self._closer is threading.current_thread():
+            return  # It goes on once the signal handler has returned.
         if not self._closing.acquire(timeout=min(timeout_ms / 1000, threading.TIMEOUT_MAX)):
             return  # Another thread closes, and goes on.
+        self._closer = threading.current_thread()
         try:
             if not self._thread.is_running:
                 return
@@ -244,6 +249,7 @@ class Consumer(Generic[K, V]):
             finally:
                 self._thread.finish(self._session.disconnect())
         finally:
+            self._closer = None
             self._closing.release()
 
     # Inside

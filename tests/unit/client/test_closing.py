@@ -151,3 +151,26 @@ def test_a_second_thread_that_closes_a_consumer_waits_for_the_first() -> None:
         closer.join()
     assert (session.began, raised) == (1, [])
     assert not consumer._thread.is_running
+
+
+class InterruptedByASignal(SlowToLeave):
+    """A session that is left while a signal handler, which runs in the thread that it interrupts, closes as well."""
+
+    def __init__(self, consumer: semel.blocking.Consumer[bytes, bytes]) -> None:
+        super().__init__()
+        self.may_leave.set()
+        self._consumer = consumer
+
+    def begin_leaving(self, reason: str) -> Promise[None]:
+        self._consumer.close(timeout_ms=5_000)
+        return super().begin_leaving(reason)
+
+
+def test_a_signal_handler_that_closes_a_consumer_in_the_middle_of_its_close_does_not_wait_for_itself() -> None:
+    consumer = semel.blocking.Consumer(bootstrap_servers="127.0.0.1:1", group_id="billing")
+    consumer._group_session = session = InterruptedByASignal(consumer)
+    begun_s = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - begun_s < 5
+    assert session.began == 1
+    assert not consumer._thread.is_running
