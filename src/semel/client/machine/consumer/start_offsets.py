@@ -181,6 +181,7 @@ class StartOffsets:
                 self._failed(position, promise.error)
                 continue
             del self._restoring[topic_partition]
+            self._errors.pop(topic_partition, None)  # That of an earlier request, which a call has raised.
             committed = promise.value[topic_partition]
             begun = self._begun.get(topic_partition)
             if committed is not None:

@@ -764,28 +764,44 @@ def test_partitions_that_were_assigned_by_hand_begin_at_the_committed_offset_and
 
 
 @pytest.mark.parametrize("refused", [ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH, COMMIT])
-def test_an_application_that_does_not_poll_gets_an_outcome_of_every_call(refused: ApiKey) -> None:
+@pytest.mark.parametrize("title", ["commit", "committed", "position"])
+def test_an_application_that_does_not_poll_gets_an_outcome_of_every_call(refused: ApiKey, title: str) -> None:
     """The permission for the group is given after the first call. No poll raises the error in between."""
     member = Member()
     member.fill(0, 3)
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     refusals = member.cluster.transactions if refused is ApiKey.FIND_COORDINATOR else member.group
     member.machine.assign([ORDERS[0]], 0.0)
-    calls: list[Callable[[], Promise[Any]]] = [
-        lambda: member.machine.commit({ORDERS[0]: OffsetAndMetadata(2)}, member.bench.now_ms),
-        lambda: member.machine.committed([ORDERS[0]]),
-        lambda: member.machine.position(ORDERS[0]),
-    ]
-    for call in calls:
-        refusals.refuse_with[refused] = [code]
-        first = call()
-        member.bench.advance(1_000)
-        assert first.settled
-        refusals.refuse_with[refused] = []
-        again = call()
-        member.bench.advance(1_000)
-        assert again.settled
-        assert again.error is None
+    calls: dict[str, Callable[[], Promise[Any]]] = {
+        "commit": lambda: member.machine.commit({ORDERS[0]: OffsetAndMetadata(2)}, member.bench.now_ms),
+        "committed": lambda: member.machine.committed([ORDERS[0]]),
+        "position": lambda: member.machine.position(ORDERS[0]),
+    }
+    refusals.refuse_with[refused] = [code] * 2
+    first = calls[title]()
+    member.bench.advance(1_000)
+    assert first.settled
+    refusals.refuse_with[refused] = []
+    again = calls[title]()
+    member.bench.advance(1_000)
+    assert again.settled
+    assert again.error is None
+
+
+def test_an_error_that_a_later_call_has_settled_is_not_raised_by_poll() -> None:
+    member = Member()
+    member.fill(0, 3)
+    member.group.offsets = {ORDERS[0]: 1}
+    member.machine.assign([ORDERS[0]], 0.0)
+    member.group.refuse_with[ApiKey.OFFSET_FETCH] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+    refused = member.machine.position(ORDERS[0])
+    member.bench.advance(1_000)
+    assert isinstance(refused.error, AbortableError)
+    known = member.machine.position(ORDERS[0])
+    member.bench.advance(1_000)
+    assert known.value == 1
+    assert member.poll() == [(0, 1), (0, 2)]
+    assert member.poll() == []
 
 
 # Going back
