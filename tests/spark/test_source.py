@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from semel.blocking import Admin, Producer
+from semel.errors import KafkaError
 from semel.spark import Refused, pipeline
 from semel.spark.cluster import Cluster
 from semel.spark.source.options import SourceOptions, Subscription
@@ -144,6 +145,27 @@ def test_a_topic_that_is_deleted_while_offsets_are_asked_for_does_not_end_a_quer
     parsed = SourceOptions.parse({**options, "failOnDataLoss": "false"}, is_streaming=True)
     stream = StreamReader(replace(parsed, subscription=FoundBeforeItIsDeleted(broker.bootstrap_servers)))
     assert stream.latestOffset({}, ReadAllAvailable()) == {"in-1": {"0": 0, "1": 0}}
+
+
+@pytest.mark.parametrize("limit", [ReadAllAvailable(), ReadMaxRows(3)])
+def test_a_topic_that_was_planned_and_deleted_before_its_batch_began_does_not_end_a_query_that_may_lose_data(
+    broker: Broker, limit: ReadAllAvailable | ReadMaxRows
+) -> None:
+    """Spark plans the batch again after every restart, with the same end."""
+    fill(broker, "in-1", range(10), key_count=1)
+    stream, forgiving = (reader(broker, subscribePattern="in-.*", failOnDataLoss=loss) for loss in ("true", "false"))
+    start = forgiving.latestOffset({}, ReadAllAvailable())
+    fill(broker, "in-1", range(10, 13), key_count=1)
+    fill(broker, "in-2", range(5), key_count=1)
+    end = forgiving.latestOffset(start, limit)
+    assert "in-2" in end
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.topics.delete("in-2")
+    with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        stream.partitions(start, end)
+    shares = forgiving.partitions(start, end)
+    splits = [split for share in shares if isinstance(share, SplitsPartition) for split in share.splits]
+    assert {split.topic_partition.topic for split in splits} == {"in-1"}
 
 
 def test_a_pipeline_that_may_lose_data_goes_on_without_a_topic_that_was_deleted_and_after_a_restart(

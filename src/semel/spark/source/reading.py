@@ -80,10 +80,19 @@ def new_partition_offsets(
     """Return where the partitions begin that are in ``ends`` and not in ``start``: they appeared while the query ran,
     and are read from their beginning.
 
-    Raises ``DataLost`` if the first records of one are gone.
+    Raises ``DataLost`` if the first records of one are gone. Without ``fail_on_data_loss``, one whose topic was deleted
+    since begins where it ends.
     """
     new = [topic_partition for topic_partition in ends if topic_partition not in start]
-    found = cluster.beginning_offsets(new) if new else {}
+    try:
+        found = cluster.beginning_offsets(new) if new else {}
+    except KafkaError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or fail_on_data_loss:
+            raise
+        gone = cluster.look_up({topic for topic, _ in new}).missing
+        log.warning("topics that were to be read are gone: %s", ", ".join(gone))
+        found = {tp: ends[tp] for tp in new if tp.topic in gone}
+        found |= cluster.beginning_offsets([tp for tp in new if tp not in found])
     for topic_partition, first in found.items():
         if first and fail_on_data_loss:
             raise DataLost(topic_partition, 0, ends[topic_partition], f"the log begins at {first}")
