@@ -48,9 +48,18 @@ class Folder(Checkpoint):
 class Job:
     """A copy of the topic "in", two partitions, under group "jobs"."""
 
-    def __init__(self, broker: Broker, folder: Path, topics: str = "in", **changes: bool) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        folder: Path,
+        topics: str = "in",
+        *,
+        option: str = "subscribe",
+        is_stateful: bool = False,
+        **said: str,
+    ) -> None:
         servers = broker.bootstrap_servers
-        options = {"kafka.bootstrap.servers": servers, "kafka.group.id": "jobs", "subscribe": topics}
+        options = {"kafka.bootstrap.servers": servers, "kafka.group.id": "jobs", option: topics, **said}
         options["startingOffsets"] = "earliest"
         self.broker = broker
         self.folder = folder
@@ -62,7 +71,7 @@ class Job:
             None,
             no_step_hook,
         )
-        plan = QueryPlan((SourceOptions.parse(options, is_streaming=True),), (), changes.get("is_stateful", False))
+        plan = QueryPlan((SourceOptions.parse(options, is_streaming=True),), (), is_stateful)
         self.start = Start(plan, sink, str(folder), ["value"], 1, None, 1)
 
     def begin(self) -> None:
@@ -108,12 +117,12 @@ def plan(folder: Path, ends: Sequence[Mapping[str, int]], *, done: int, age_s: f
 ENDS = [{"0": 4, "1": 4}, {"0": 10, "1": 8}]
 
 
-def commit(job: Job, *, batch: int, query: str = "the-query", at: Mapping[str, int]) -> None:
+def commit(job: Job, *, batch: int, query: str = "the-query", at: Mapping[str, int], topic: str = "in") -> None:
     """As if the pipeline had committed a batch."""
     note = str(Note(query, batch, owner="jobs"))
     with Admin(bootstrap_servers=job.broker.bootstrap_servers) as admin:
         admin.groups.alter_offsets(
-            "jobs", {("in", int(index)): OffsetAndMetadata(offset, note) for index, offset in at.items()}
+            "jobs", {(topic, int(index)): OffsetAndMetadata(offset, note) for index, offset in at.items()}
         ).all()
 
 
@@ -194,6 +203,19 @@ def test_a_checkpoint_of_another_query_is_refused_at_the_start(job: Job, broker:
     assert "is of a query that reads 'in', which this one does not" in other.refusal()
     (job.folder / "offsets" / "1").write_text("v1\n{}\n{}\n{}")
     assert "is of a query with 2 sources; this one has 1 (0)" in job.refusal()
+
+
+@pytest.mark.parametrize("done", [1, 2])
+def test_a_query_that_may_lose_data_goes_on_with_new_topics_although_all_that_it_had_read_were_deleted(
+    broker: Broker, tmp_path: Path, done: int
+) -> None:
+    """The offsets of a group go with their topic, so there are none to compare."""
+    create(broker, "in-2", "out")
+    job = Job(broker, tmp_path / "checkpoint", "in.*", option="subscribePattern", failOnDataLoss="false")
+    plan(job.folder, ENDS, done=done)
+    job.begin()
+    commit(job, batch=7, at={"0": 50}, topic="in-2")
+    assert "the group has an offset of in-2-0 of group 'jobs', which this checkpoint does not know" in job.refusal()
 
 
 def test_there_is_nothing_to_recover_before_the_first_batch(job: Job) -> None:

@@ -113,6 +113,9 @@ def continuation(
     that are missing sooner were deleted, or the group is another: then the user has to decide.
     """
     at = {partition: committed[partition].offset for partition in last.end if partition in committed}
+    if not at and (last.end if last.is_done else last.start) == {}:
+        # The topics of the checkpoint were deleted, so the group has none of their offsets, and new ones begin anew.
+        return Continue() if not committed else Refuse(_none_shared(last, committed), _remedy(True, is_stateful))
     if not at:
         return Restore() if last.is_done and may_have_expired else Refuse(_no_offsets(last), _RECOVER)
     foreign_commits = [partition for partition in at if Note.parse(committed[partition].metadata) is None]
@@ -180,6 +183,13 @@ def _no_offsets(last: LastBatch) -> str:
     return (
         f"the checkpoint is at batch {last.batch_id}, and group {groups} has no offsets: they were deleted, have "
         f"expired, or the group is another; {known}"
+    )
+
+
+def _none_shared(last: LastBatch, committed: Mapping[SourcePartition, OffsetAndMetadata]) -> str:
+    return (
+        f"the checkpoint is at batch {last.batch_id}, all its topics were deleted, and the group has an offset of "
+        f"{_named(min(committed))}, which this checkpoint does not know: it is an older copy, or another query's"
     )
 
 

@@ -48,6 +48,8 @@ STARTED = {P0: OffsetAndMetadata(10, str(Note("", -1, begin=10)))}
         pytest.param(FIRST, STARTED, id="died in the first batch"),
         pytest.param(FIRST, at(20, 0), id="died behind the commit of the first batch"),
         pytest.param(replace(PLANNED, end={P0: 20, P1: 3}), at(10, 4), id="died in the first batch of a new partition"),
+        pytest.param(DONE.without([P0]), {}, id="all topics were deleted"),
+        pytest.param(replace(PLANNED, start={}, end={P1: 3}), {}, id="died in the first batch after all were deleted"),
     ],
 )
 def test_a_checkpoint_goes_on(last: LastBatch, committed: Mapping[SourcePartition, OffsetAndMetadata]) -> None:
