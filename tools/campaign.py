@@ -74,7 +74,8 @@ def run_all(
 ) -> bool:
     earlier = read_verdict(verdict) if continued else {}
     tested = None if continued else source
-    known = what_passed(earlier) | {line["seed"] for line in _latest(results, tested) if line["passed"]}
+    latest = {line["seed"]: line["passed"] for line in _latest(results, tested)}
+    known = {seed for seed in what_passed(earlier) | latest.keys() if latest.get(seed, True)}
     missing = [seed for seed in range(count) if seed not in known]
     print(f"campaign {name}: {count} seeds, {count - len(missing)} of them known; results in {results}", flush=True)
     failed = set(missing)

@@ -1,7 +1,8 @@
 """The verdict of a campaign, ``benchmarks/results/campaign-NAME.json``: what passed, what failed, and on which source.
 
 A campaign may take more hours than a machine is there for. ``--continue`` goes on from the committed verdict: what
-passed on an older source does not run again, and ``sources`` says which seeds were tested on which source.
+passed on an older source does not run again, and ``sources`` says which seeds passed on which source. A seed that has
+failed since is in ``failed_seeds``, too.
 """
 
 from __future__ import annotations
@@ -21,28 +22,31 @@ def verdict_of(name: str, lines: Iterable[Line], earlier: Mapping[str, Any], kep
     It says how many passed, the failed seeds, the totals of what passed, and each result if there are at most
     ``kept_max``.
     """
-    known = what_passed(earlier)
+    lines = list(lines)
+    known = what_passed(earlier) - {line["seed"] for line in lines if not line["passed"]}
     lines = sorted((line for line in lines if line["seed"] not in known), key=lambda line: line["seed"])
-    tested = {seed: source for source, seeds in earlier.get("sources", {}).items() for seed in seeds_of(seeds)}
-    passed = [line for line in lines if line["passed"]]
-    tested |= {line["seed"]: line["source"] for line in passed}
-    failed = {*earlier.get("failed_seeds", ()), *(line["seed"] for line in lines)} - tested.keys()
+    before = {seed: source for source, seeds in earlier.get("sources", {}).items() for seed in seeds_of(seeds)}
+    passed = {line["seed"]: line for line in lines if line["passed"]}
+    tested = before | {seed: line["source"] for seed, line in passed.items()}
+    failed = {*earlier.get("failed_seeds", ()), *(line["seed"] for line in lines)} - passed.keys()
+    first = [line for seed, line in passed.items() if seed not in before]
     results = [*(line for line in earlier.get("results", ()) if line["seed"] in known), *map(_in_short, lines)]
     return {
         "campaign": name,
-        "runs": len(tested) + len(failed),
-        "passed": len(tested),
+        "runs": len(tested.keys() | failed),
+        "passed": len(tested.keys() - failed),
         "failed_seeds": sorted(failed),
-        "seconds": round(earlier.get("seconds", 0) + sum(line["seconds"] for line in passed)),
+        "seconds": round(earlier.get("seconds", 0) + sum(line["seconds"] for line in first)),
         "sources": {source: text_of(_keys(tested, source)) for source in dict.fromkeys(tested.values())},
-        "totals": dict(sorted(totals(passed, earlier.get("totals", {})).items())),
-        "results": results if len(tested) + len(failed) <= kept_max else [],
+        "totals": dict(sorted(totals(first, earlier.get("totals", {})).items())),
+        "results": results if len(tested.keys() | failed) <= kept_max else [],
     }
 
 
 def what_passed(verdict: Mapping[str, Any]) -> set[int]:
-    """Return the seeds that have passed, on any source."""
-    return {seed for seeds in verdict.get("sources", {}).values() for seed in seeds_of(seeds)}
+    """Return the seeds that have passed, on any source, and have not failed since."""
+    passed = {seed for seeds in verdict.get("sources", {}).values() for seed in seeds_of(seeds)}
+    return passed.difference(verdict.get("failed_seeds", ()))
 
 
 def totals(lines: Iterable[Mapping[str, Any]], earlier: Mapping[str, int] | None = None) -> Counter[str]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.campaign import names, read, results_of, run_all
+from tools.campaign import names, noted, read, result_of, results_of, run_all
 from tools.verdicts import read_verdict, seeds_of, text_of, totals, what_passed
 
 
@@ -103,6 +103,23 @@ def test_what_failed_stays_in_the_verdict_until_it_has_passed(results: Path, ver
     run_all(Recorded(), "x", 2, "source", results, verdict, continued=True)
     found = read_verdict(verdict)
     assert (found["failed_seeds"], what_passed(found)) == ([3], {0, 1, 2, 4})
+
+
+def test_what_has_passed_and_failed_since_runs_again(results: Path, verdict: Path) -> None:
+    """A seed may be run alone, on a source that is newer than the verdict."""
+    run_all(Recorded(), "x", 3, "source", results, verdict, continued=True)
+    noted("x", "newer source", results, result_of(Recorded(failing=1).run, 1))
+    again = Recorded(failing=1)
+    assert not run_all(again, "x", 3, "newer source", results, verdict, continued=True)
+    assert again.seeds == [1]
+    found = read_verdict(verdict)
+    assert (found["runs"], found["passed"], found["failed_seeds"]) == (3, 2, [1])
+    assert what_passed(found) == {0, 2}
+    assert run_all(Recorded(), "x", 3, "mended source", results, verdict, continued=True)
+    found = read_verdict(verdict)
+    assert (found["passed"], found["failed_seeds"]) == (3, [])
+    assert found["sources"] == {"source": "0, 2", "mended source": "1"}
+    assert found["totals"] == {"records": sum(range(3))}, "each seed counts once"
 
 
 class Interrupted(Recorded):
