@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,10 +12,15 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from semel.blocking import Admin
 from semel.client.values import ProducerIdentity
 from semel.spark import BadRow, Refused
-from semel.spark.sink.fused import as_records, check_numbers, shared
+from semel.spark.cluster import Cluster
+from semel.spark.decision import Batch, SourcePartition
+from semel.spark.sink.fused import as_records, check_numbers, shared, write_fused
 from semel.spark.sink.sink import Sink, WriteJob, no_step_hook
+from semel.spark.source.options import SourceOptions
+from semel.spark.source.reading import DataLost
 from semel.spark.source.splits import Split
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -40,6 +46,23 @@ def test_a_sink_with_too_few_partitions_is_named() -> None:
     gone = WriteJob(sink, ProducerIdentity(1, 0, 2), 0, 0, 1, {})
     with pytest.raises(BadRow, match="there is no topic 'out' to write to"):
         check_numbers(gone, {TopicPartition("in", 1): 5})
+
+
+def test_a_partition_that_appears_without_its_first_records_is_data_that_is_lost(broker: Broker) -> None:
+    create(broker, "in", "out")
+    fill(broker, "in", range(10), key_count=1)
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.group.id": "jobs", "subscribe": "in"}
+    job = WriteJob(Sink({}, "out", None, None, no_step_hook), ProducerIdentity(1, 0, 2), 0, 0, 1, {"out": 2})
+    with Cluster(bootstrap_servers=broker.bootstrap_servers) as cluster:
+        ends = cluster.end_offsets([TopicPartition("in", 0), TopicPartition("in", 1)])
+        (partition,) = [topic_partition for topic_partition, end in ends.items() if end == 10]
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.partitions.delete_records({partition: 4}).all()
+        batch = Batch("the-query", 1, {}, {SourcePartition("jobs", partition): 10})
+        plain = SourceOptions.parse(options, is_streaming=True)
+        no_session: Any = None  # It is not used before the offsets are known.
+        with pytest.raises(DataLost, match=f"offsets 0 to 10 of {partition} are not all there: the log begins at 4"):
+            write_fused(no_session, job, evens_doubled, plain, batch, cluster)
 
 
 def test_what_a_transform_made_becomes_columns_to_write() -> None:
