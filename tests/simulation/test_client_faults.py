@@ -395,6 +395,70 @@ def test_a_consumer_follows_the_outcome_of_a_commit_that_nobody_waited_for(ends:
     run(scenario)
 
 
+def test_a_commit_after_one_whose_outcome_was_not_asked_for_again_has_an_outcome_of_its_own() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        bench = Bench(simulation)
+        await bench.start()
+        producer = bench.producer(transactional_id="copy-1", max_block_ms=400)
+        await until_told(producer.init)
+        producer.begin()
+        await producer.send(TOPIC, b"1", partition=0)
+        simulation.network.interceptor = losing(
+            ApiKey.END_TXN, until_s=simulation.loop.time() + 2, simulation=simulation
+        )
+        bench.simulation.network.reset(BROKER, "clients-host")
+        with pytest.raises(TimedOut):
+            await producer.commit()
+        await asyncio.sleep(DONE_S_MAX)
+        producer.begin()
+        await producer.send(TOPIC, b"2", partition=0)
+        await producer.commit()
+        assert await bench.committed() == [b"1", b"2"]
+        await producer.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("outcome", ["committed", "aborted"])
+def test_a_consumer_follows_the_outcome_of_a_commit_although_the_producer_does_not_ask_for_it_again(
+    outcome: str,
+) -> None:
+    """The producer begins another transaction after the commit, or is closed before the commit has arrived."""
+
+    async def scenario(simulation: Simulation) -> None:
+        bench = Bench(simulation)
+        await bench.start()
+        await fill(bench)
+        timeout_ms = 60_000 if outcome == "committed" else 5_000
+        producer = bench.producer(transactional_id="copy-1", max_block_ms=400, transaction_timeout_ms=timeout_ms)
+        async with bench.consumer() as consumer:
+            consumer.assign([ORDERS[0]])
+            consumer.seek(ORDERS[0], 0)
+            await until_told(producer.init)
+            assert len(await consumer.poll(5_000, max_records=2)) == 2
+            lost_s = 4 if outcome == "committed" else 60
+            simulation.network.interceptor = losing(
+                ApiKey.END_TXN, until_s=simulation.loop.time() + lost_s, simulation=simulation
+            )
+            bench.simulation.network.reset(BROKER, "clients-host")
+            with pytest.raises(TimedOut):
+                async with producer.transaction(consumer=consumer):
+                    await producer.send(TOPIC, b"output", partition=1)
+            if outcome == "committed":
+                await asyncio.sleep(DONE_S_MAX)
+                with contextlib.suppress(ValueError):
+                    async with producer.transaction(consumer=consumer):
+                        raise ValueError
+            else:
+                await producer.close(timeout_ms=0)
+                await asyncio.sleep(DONE_S_MAX)
+            first = (await consumer.poll(5_000, max_records=1))[0].offset
+            assert first == (2 if outcome == "committed" else 0)
+        await producer.close()
+
+    run(scenario)
+
+
 def test_a_consumer_goes_back_although_waiting_for_the_abort_is_cancelled() -> None:
     async def scenario(simulation: Simulation) -> None:
         bench = Bench(simulation)
