@@ -129,6 +129,34 @@ def test_a_second_task_that_closes_a_consumer_waits_for_the_first() -> None:
     asyncio.run(scenario())
 
 
+class ClosedByItsListener(SlowToLeave):
+    """A session whose group is left when the listener, which runs in the task that closes, has closed as well."""
+
+    def __init__(self, consumer: semel.Consumer[bytes, bytes]) -> None:
+        super().__init__()
+        self.may_leave.set()
+        self._consumer = consumer
+
+    async def wait(self, expires_ms: float, until: Promise[None] | None = None) -> bool:
+        self._callback_caller = asyncio.current_task()
+        await self._consumer.close(timeout_ms=5_000)
+        self._callback_caller = None
+        return await super().wait(expires_ms, until)
+
+
+def test_a_listener_that_closes_a_consumer_in_the_middle_of_its_close_does_not_wait_for_itself() -> None:
+    async def scenario() -> None:
+        consumer = semel.Consumer(bootstrap_servers="127.0.0.1:1", group_id="billing")
+        await consumer.start()
+        consumer._group_session = session = ClosedByItsListener(consumer)
+        begun_s = time.monotonic()
+        await consumer.close()
+        assert time.monotonic() - begun_s < 5
+        assert session.began == 1
+
+    asyncio.run(scenario())
+
+
 def test_a_second_thread_that_closes_a_consumer_waits_for_the_first() -> None:
     consumer = semel.blocking.Consumer(bootstrap_servers="127.0.0.1:1", group_id="billing")
     consumer._group_session = session = SlowToLeave()
