@@ -119,6 +119,36 @@ def test_a_topic_that_was_deleted_and_created_again_is_data_that_is_lost(broker:
     assert sum(forgiving.latestOffset(start, ReadAllAvailable())["in"].values()) == 50
 
 
+def test_a_topic_without_records_that_was_deleted_and_created_again_is_read_from_its_beginning(broker: Broker) -> None:
+    create(broker, "in")
+    stream = reader(broker, subscribe="in")
+    start = stream.latestOffset({}, ReadAllAvailable())
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.topics.delete("in")
+    fill(broker, "in", range(5))
+    assert sum(stream.latestOffset(start, ReadAllAvailable())["in"].values()) == 5
+
+
+class WithoutTopicIds(Subscription):
+    """A subscription whose topics are described by a broker of before Kafka 2.8."""
+
+    def look_up(self, cluster: Cluster) -> tuple[list[TopicPartition], dict[str, UUID]]:
+        partitions, ids = Subscription.look_up(self, cluster)
+        return partitions, dict.fromkeys(ids, UUID(int=0))
+
+
+def test_a_broker_that_is_too_old_for_topic_ids_does_not_tell_that_a_topic_was_created_again(broker: Broker) -> None:
+    """A cluster has brokers of two versions while it is upgraded, and any of them may be asked."""
+    fill(broker, "in", range(10))
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "in"}
+    parsed = SourceOptions.parse(options, is_streaming=True)
+    stream = StreamReader(parsed)
+    start = stream.latestOffset({}, ReadAllAvailable())
+    for subscription in (WithoutTopicIds(topics=("in",)), parsed.subscription):
+        stream._options = replace(parsed, subscription=subscription)
+        assert stream.latestOffset(start, ReadAllAvailable()) == start
+
+
 class FoundBeforeItIsDeleted(Subscription):
     """A pattern whose topic "in-2" is deleted between the question which topics there are and the one for their
     ends."""
