@@ -552,6 +552,22 @@ def test_a_refused_row_may_have_dates_after_9999(table: PostgresTable) -> None:
 
 
 @pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
+def test_a_row_that_is_left_out_does_not_count_as_the_latest_one_of_its_keys(target: Any) -> None:
+    """Otherwise an older row of the batch would be neither in the table nor in the dead-letter topic."""
+    target.asked_to("DROP TABLE rows")
+    target.asked_to("CREATE TABLE rows (id text PRIMARY KEY, number integer CHECK (number < 10), body text)")
+    sink: Any = target.sink(mode="upsert", keys=["id"], latest_by="at")
+    sink.prepare(FIRST)
+    sink.divert()
+    body = pa.array([b"x", b"x", b"x", b"\xff", b"x", b"x", b"\xff"], pa.binary()).view(pa.string())
+    numbers = [1, 50, 60, 2, 3, 4, 5]
+    table = {"id": list("aaaabcc"), "number": numbers, "body": body, "at": [1, 2, 3, 4, 1, 1, 2]}
+    assert sink.write(Rows(pa.table(table), part_count=1), batch(0)) == 3
+    assert sorted(one.row["number"] for one in sink.refused_rows()) == [2, 5, 50, 60]
+    assert target.numbers() == [1, 3, 4]
+
+
+@pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
 @pytest.mark.parametrize(
     "at",
     [

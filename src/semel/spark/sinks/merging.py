@@ -93,11 +93,13 @@ class Merge:
         types: Mapping[str, str] | None = None,
         *,
         where: str = "true",
+        among: str = "true",
+        ties: str | None = None,
     ) -> list[str]:
         """Return the statements that move the staged rows into the table, to be executed in this order.
 
         ``types`` are the types of the table's columns, if staged values must be cast to them. ``where`` is a condition
-        on the rows of ``staged``.
+        on the rows of ``staged``. ``among`` and ``ties`` are those of ``one_for_each_key``.
         """
 
         def cast(name: str) -> str:
@@ -106,7 +108,7 @@ class Merge:
         insert = f"INSERT INTO {table} ({_listed(columns)}) SELECT {', '.join(map(cast, columns))} FROM"
         if self.mode == "append":
             return [f"{insert} {staging} AS staged WHERE {where}"]
-        rows = self._one_for_each_key(staging)
+        rows = self.one_for_each_key(staging, among, ties)
         others = [name for name in columns if name not in self.keys]
         changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
         action = f"DO UPDATE SET {changes}" if changes else "DO NOTHING"
@@ -119,13 +121,19 @@ class Merge:
         matching = f"SELECT 1 FROM {rows} AS staged WHERE {gone} AND {same} AND {where}"
         return [f"DELETE FROM {table} WHERE EXISTS ({matching})", upsert]
 
-    def _one_for_each_key(self, staging: str) -> str:
+    def one_for_each_key(self, staging: str, among: str, ties: str | None) -> str:
+        """Return the rows that meet a condition, as a table in SQL; of those with equal keys the latest one.
+
+        ``ties`` is a column with a number of each row: with it, every statement finds the same row of two that are as
+        late.
+        """
         if self.latest_by is None:
             return staging
         # Null is not the greatest value, as it would be by default in Postgres.
-        order = f"{quoted(self.latest_by)} DESC NULLS LAST"
+        order = f"{quoted(self.latest_by)} DESC NULLS LAST" + ("" if ties is None else f", {ties}")
         rank = f"row_number() OVER (PARTITION BY {_listed(self.keys)} ORDER BY {order})"
-        return f"(SELECT * FROM (SELECT *, {rank} AS semel_rank FROM {staging}) AS ranked WHERE semel_rank = 1)"
+        ranked = f"SELECT *, {rank} AS semel_rank FROM {staging} AS staged WHERE {among}"
+        return f"(SELECT * FROM ({ranked}) AS ranked WHERE semel_rank = 1)"
 
 
 def create_table(

@@ -217,10 +217,10 @@ class Postgres:
         (there,) = connection.execute(f"SELECT count(*) FROM {staging}").fetchone() or (0,)
         if there != row_count:
             raise SinkError(f"{self.name}: {row_count} rows were staged and {there} are there: the server has crashed")
+        whole = is_whole(self._merge) if self._diverts else "true"
         if self._merge.mode == "upsert":
             if not self._diverts and connection.execute(self._merge.null_keys(staging)).fetchone():
                 raise BadRow(f"a row for {self.name} has no value in one of its keys {', '.join(self._merge.keys)}")
-            whole = is_whole(self._merge) if self._diverts else "true"
             repeated = connection.execute(self._merge.repeated_keys(staging, whole)).fetchone()
             if repeated and self._merge.latest_by is None:
                 keys = self._merge.named_keys(repeated)
@@ -230,7 +230,8 @@ class Postgres:
         written = self._merge.table_columns([name for name in names if not is_own(name)], types)
 
         def statements(where: str) -> list[str]:
-            return self._merge.statements(staging, table, written, types, where=where)
+            ties = ROW if self._diverts else None
+            return self._merge.statements(staging, table, written, types, where=where, among=whole, ties=ties)
 
         if self._diverts:
             connection.execute("SET CONSTRAINTS ALL IMMEDIATE")

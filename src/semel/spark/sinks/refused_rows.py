@@ -110,6 +110,8 @@ def merge_in_parts(
     It runs within a transaction of the caller, which has numbered the rows. ``statements`` returns the statements for
     the rows that meet a condition. ``bad`` are the exceptions that are about a row. Raises ``BadRow`` if too many rows
     are refused.
+
+    With ``latest_by``, a row that is refused does not count as the latest one of its keys: the row before it is tried.
     """
     whole = is_whole(merge)
     without = connection.execute(f"SELECT {ROW}, {REASON} FROM {staging} AS staged WHERE NOT ({whole})").fetchall()
@@ -128,10 +130,26 @@ def merge_in_parts(
         return None
 
     first, last = connection.execute(f"SELECT min({ROW}), max({ROW}) FROM {staging}").fetchone()
-    if first is not None:
-        refused |= refused_by_halves(first, last, attempt)
+    found = {} if first is None else refused_by_halves(first, last, attempt)
+    refused |= found
     check_count(refused)
+    while merge.latest_by is not None and found:
+        reasons = {number: attempt(number, number) for number in _next_latest(connection, merge, staging, found)}
+        found = {number: reason for number, reason in reasons.items() if reason is not None}
+        refused |= found
+        check_count(refused)
     return refused
+
+
+def _next_latest(connection: Any, merge: Merge, staging: str, refused: Iterable[int]) -> list[int]:
+    """Mark these rows as refused. Returns the numbers of the rows that are now the latest ones of their keys."""
+    numbers = ", ".join(map(str, refused))
+    connection.execute(f"UPDATE {staging} SET {REASON} = 'refused' WHERE {ROW} IN ({numbers})")
+    same = " AND ".join(f"staged.{quoted(key)} = other.{quoted(key)}" for key in merge.keys)
+    others = f"SELECT 1 FROM {staging} AS other WHERE other.{ROW} IN ({numbers}) AND {same}"
+    rows = merge.one_for_each_key(staging, is_whole(merge), ROW)
+    found = connection.execute(f"SELECT {ROW} FROM {rows} AS staged WHERE EXISTS ({others})").fetchall()
+    return sorted(number for (number,) in found)
 
 
 def refused_by_halves(first: int, last: int, attempt: Callable[[int, int], str | None]) -> dict[int, str]:

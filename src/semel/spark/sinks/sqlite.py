@@ -176,10 +176,11 @@ class SQLite:
 
     def _merge_staged(self, connection: sqlite3.Connection, names: list[str]) -> list[RefusedRow]:
         """Move the staged rows into the table. Returns the rows that were left out."""
+        whole = is_whole(self._merge)
         if self._merge.mode == "upsert":
             if not self._diverts and connection.execute(self._merge.null_keys(_STAGING)).fetchone():
                 raise BadRow(f"a row for {self.name} has no value in one of its keys {', '.join(self._merge.keys)}")
-            repeated = connection.execute(self._merge.repeated_keys(_STAGING, is_whole(self._merge))).fetchone()
+            repeated = connection.execute(self._merge.repeated_keys(_STAGING, whole)).fetchone()
             if repeated and self._merge.latest_by is None:
                 keys = self._merge.named_keys(repeated)
                 raise BadRow(f"a batch for {self.name} has several rows with {keys}: say latest_by=")
@@ -187,7 +188,8 @@ class SQLite:
         written = self._merge.table_columns(own, _columns_of(connection, self._table))
 
         def statements(where: str) -> list[str]:
-            return self._merge.statements(_STAGING, quoted(self._table), written, where=where)
+            table = quoted(self._table)
+            return self._merge.statements(_STAGING, table, written, where=where, among=whole, ties=ROW)
 
         if self._diverts:
             reasons = merge_in_parts(connection, self._merge, _STAGING, statements, _BAD)
