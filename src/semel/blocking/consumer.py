@@ -255,7 +255,7 @@ class Consumer(Generic[K, V]):
     # Inside
 
     def _leave(self, reason: str, timeout_ms: float) -> None:
-        self._thread.check()
+        self._thread.check_is_usable()
         left = self._group_session.begin_leaving(reason)
         expires_ms = _expires_ms(timeout_ms)
         error: Exception | None = None

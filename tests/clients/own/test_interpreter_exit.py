@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from semel.blocking import Admin
 from semel.testing import Broker
 from tools.patience import PATIENCE_S
 
@@ -26,6 +27,7 @@ def last() -> None:
         print(error)
     producer.close()
     print(f"{sent.done()=} {sent.result().offset=}")
+    consumer.close()
 
 atexit.register(last)
 
@@ -36,7 +38,8 @@ servers = sys.argv[1]
 admin = Admin(bootstrap_servers=servers)
 consumer = Consumer(bootstrap_servers=servers, group_id="readers")
 consumer.subscribe(["numbers"])
-consumer.poll(1)
+while not consumer.assignment:
+    consumer.poll(100)
 producer = Producer(bootstrap_servers=servers, linger_ms=60_000)
 sent = producer.send("numbers", b"one")
 """
@@ -52,7 +55,7 @@ def test_threads_end_before_the_interpreter_and_a_later_exit_handler_can_still_c
     """A thread of uvloop that is woken when the interpreter is gone ends the process with SIGSEGV."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM + ("" if how == "at its end" else "raise SystemExit(3)\n"))
-    with Broker() as broker:
+    with Broker(group_initial_rebalance_delay_ms=0) as broker:
         done = subprocess.run(
             [sys.executable, str(program), broker.bootstrap_servers],
             capture_output=True,
@@ -60,4 +63,7 @@ def test_threads_end_before_the_interpreter_and_a_later_exit_handler_can_still_c
             check=False,
             timeout=PATIENCE_S,
         )
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            members = admin.groups.describe("readers").members
     assert (done.returncode, done.stdout, done.stderr) == (0 if how == "at its end" else 3, TOLD, "")
+    assert not members, "the consumer has left its group"

@@ -57,6 +57,10 @@ class LoopThread:
         if self._has_left:
             raise StateError(f"the {self._name} sends nothing any more: the interpreter exits")
 
+    def check_is_usable(self) -> None:
+        """Raise ``StateError`` if even a coroutine that is waited for would not run: after ``stop``, after a fork."""
+        self._check()
+
     def _check(self) -> None:
         self._process.check(self._name)
         if self._stopped:
