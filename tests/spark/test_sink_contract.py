@@ -551,6 +551,31 @@ def test_a_refused_row_may_have_dates_after_9999(table: PostgresTable) -> None:
     assert table.numbers() == [2]
 
 
+@pytest.mark.parametrize("unit", ["date", "timestamp with time zone", "timestamp"])
+@pytest.mark.needs("postgres")
+def test_a_date_that_cannot_be_sent_to_postgres_is_left_out(table: PostgresTable, unit: str) -> None:
+    """Such as a time in milliseconds that was taken for one in seconds. Spark has dates after the year 32767."""
+    table.asked_to("DROP TABLE rows")
+    table.asked_to(f"CREATE TABLE rows (number integer, at {unit})")
+    days = [11_248_737, 11_248_738, 100_000_000]
+    times = [day * 86_400_000_000 for day in days]
+    dates = {
+        "date": pa.array(days, pa.int32()).view(pa.date32()),
+        "timestamp with time zone": pa.array(times).view(pa.timestamp("us", "UTC")),
+        "timestamp": pa.array(times).view(pa.timestamp("us")),
+    }
+    batch_of_3 = Rows(pa.table({"number": [1, 2, 3], "at": dates[unit]}))
+    sink: Any = table.sink()
+    sink.prepare(FIRST)
+    with pytest.raises(BadRow, match="does not take a row: column at: the date is after the year 32767"):
+        sink.write(batch_of_3, batch(0))
+    sink.divert()
+    assert sink.write(batch_of_3, batch(0)) == 1
+    reason = "column at: the date is after the year 32767"
+    assert [(one.row["number"], one.reason) for one in sink.refused_rows()] == [(2, reason), (3, reason)]
+    assert table.numbers() == [1]
+
+
 @pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
 def test_a_row_that_is_left_out_does_not_count_as_the_latest_one_of_its_keys(target: Any) -> None:
     """Otherwise an older row of the batch would be neither in the table nor in the dead-letter topic."""

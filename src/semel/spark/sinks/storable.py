@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _FIRST_DAY: Final = date.min.toordinal() - _EPOCH
 _LAST_DAY: Final = date.max.toordinal() - _EPOCH
+# 32767-12-31, the last day that Arrow can write as text.
+_LAST_DAY_AS_TEXT: Final = 11_248_737
 _DAY_US: Final = 86_400_000_000
 
 
@@ -25,6 +27,7 @@ def storable(
     such a value.
 
     ``takes_zero``: the database accepts the character 0 in texts. ``takes_late_dates``: it accepts dates after 9999.
+    They are sent as text, which ends with the year 32767.
     """
     reasons: list[str | None] = [None] * rows.num_rows
     columns = []
@@ -73,21 +76,20 @@ def _decodes(value: bytes) -> bool:
 
 
 def _dates(column: pa.Array, takes_late_dates: bool) -> tuple[pa.Array, dict[int, str]]:
+    last_day, last_year = (_LAST_DAY_AS_TEXT, 32_767) if takes_late_dates else (_LAST_DAY, 9_999)
     if pa.types.is_timestamp(column.type):
         numbers = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-        first, last = _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1
+        first, last = _FIRST_DAY * _DAY_US, (last_day + 1) * _DAY_US - 1
     else:
-        numbers, first, last = column.cast(pa.date32()).cast(pa.int32()), _FIRST_DAY, _LAST_DAY
+        numbers, first, last = column.cast(pa.date32()).cast(pa.int32()), _FIRST_DAY, last_day
     is_early = pc.fill_null(pc.less(numbers, first), False)
     is_late = pc.fill_null(pc.greater(numbers, last), False)
-    if takes_late_dates:
-        is_late = pc.and_(is_late, False)
     is_wrong = pc.or_(is_early, is_late)
     if not pc.any(is_wrong).as_py():
         return column, {}
     early = is_early.to_pylist()
     faults = {
-        row: f"the date is {'before the year 1' if early[row] else 'after the year 9999'}"
+        row: f"the date is {'before the year 1' if early[row] else f'after the year {last_year}'}"
         for row, wrong in enumerate(is_wrong.to_pylist())
         if wrong
     }
