@@ -234,3 +234,11 @@ def test_a_header_of_a_table_that_has_no_key_is_refused(
     headers = pa.array([[], [{"key": "h", "value": None}, header]], kind)
     with pytest.raises(ValueError, match="a header has no key"):
         threaded.send_arrow("orders", pa.table({"value": [b"a", b"b"], "headers": headers}))
+
+
+def test_headers_of_a_table_may_be_more_than_arrow_has_in_one_piece() -> None:
+    """The offsets of an Arrow array have 32 bits. These chunks share their memory."""
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    chunk = pa.array([[{"key": "h", "value": bytes(2**26)}]], kind)
+    table = pa.table({"value": pa.chunked_array([[b"v"]] * 33), "headers": pa.chunked_array([chunk] * 33)})
+    assert as_rows(table, 0).num_rows == 33

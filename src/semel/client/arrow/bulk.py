@@ -321,7 +321,8 @@ def _headers(column: pa.ChunkedArray) -> pa.ChunkedArray:
         ]
         column = pa.chunked_array(chunks, chunks[0].type) if chunks else pa.chunked_array([], HEADERS_TYPE)
     column = column.cast(HEADERS_TYPE)
-    check_header_keys(column.combine_chunks().flatten())
+    for chunk in column.chunks:
+        check_header_keys(chunk.flatten())
     return column
 
 
