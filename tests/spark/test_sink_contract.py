@@ -628,6 +628,18 @@ def test_each_state_of_a_lake_names_its_batch(target: Any) -> None:
     assert [SinkBatch.parse(text) for text in target.batches()] == [batch(0), batch(1)]
 
 
+def test_a_folder_that_has_lost_the_names_of_its_groups_is_that_of_its_last_batch(tmp_path: Path) -> None:
+    """A machine that lost its power may have left the file empty: older versions did not sync it."""
+    folder = ParquetFolder(tmp_path)
+    prepared(folder, FIRST).write(rows(1), batch(0))
+    (named,) = tmp_path.glob("**/groups")
+    named.write_text("")
+    with pytest.raises(Refused, match="has batches of the group 'jobs'"):
+        prepared(folder, replace(SECOND, groups="others"))
+    assert prepared(folder, SECOND).last_batch() == batch(0)
+    assert named.read_text() == SECOND.groups
+
+
 def test_a_folder_whose_first_driver_died_before_it_had_named_its_groups_is_taken(tmp_path: Path) -> None:
     folder = ParquetFolder(tmp_path)
     prepared(folder, FIRST)

@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame
 
 from semel.spark.refusals import Refused
 from semel.spark.sink.sink import StepHook, no_step_hook
-from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError, SinkFenced
+from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError, SinkFenced, groups_key
 from semel.spark.sinks.selection import selected
 from semel.spark.sinks.shared_folder import SharedFolder
 
@@ -141,15 +141,24 @@ class Files:
             with file.open("x") as new:
                 _write_through(new, owner.groups)
         except FileExistsError:
-            found = file.read_text()
-            if not found:
-                # A driver died before it had written its groups, so it has written no batch either.
-                with file.open("w") as new:
-                    _write_through(new, owner.groups)
-            elif found != owner.groups:
+            # If the file is empty, a driver died before it had written its groups and any batch; or the file was not
+            # synced when the machine lost its power.
+            found = file.read_text() or self._groups_of_batches() or owner.groups
+            if found != owner.groups:
                 raise Refused(
                     f"{self._path} has batches of the group {found!r}: give {owner.groups!r} another folder"
                 ) from None
+            if not file.stat().st_size:
+                with file.open("w") as new:
+                    _write_through(new, owner.groups)
+
+    def _groups_of_batches(self) -> str | None:
+        """Return the groups of the last batch; ``None`` if there is no batch."""
+        last = self._last_folder()
+        if last is None:
+            return None
+        batch = SinkBatch.parse(json.loads((last / _LINE).read_text())["batch"])
+        return groups_key({partition.group_id for partition in batch.end})
 
     def _put_line(self, folder: Path, batch: SinkBatch, row_count: int) -> None:
         line = {"sink": self.name, "rows": row_count, "batch": str(batch)}
