@@ -25,7 +25,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from semel.blocking import Consumer
+from semel.blocking import Admin, Consumer
 from semel.errors import StateError
 from semel.spark import PipelineError, Refused
 from semel.spark.batch import MicroBatches
@@ -544,6 +544,69 @@ def test_a_checkpoint_that_cuts_the_input_elsewhere_stops_before_anything_is_wri
     with pytest.raises(Refused, match="with other batches its rows would be written twice"):
         world.driver()
     assert world.in_sqlite() == list(range(SIZE))
+
+
+class PlannedBatchesOfTwoTopics(PlannedBatches):
+    """Reads one record of "in-2" with each batch as well."""
+
+    def _read(self, name: str) -> str | None:
+        text = super()._read(name)
+        if text is None or not name.startswith("offsets/"):
+            return text
+        head, _, ends = text.rpartition("\n")
+        number = int(name.removeprefix("offsets/"))
+        return f"{head}\n{json.dumps({**json.loads(ends), 'in-2': {'0': number + 1}})}"
+
+
+class ForgivingWorld(World):
+    """Its query reads two topics by a pattern, and may lose data."""
+
+    def __init__(self, broker: Broker, folder: Path) -> None:
+        super().__init__(broker, folder)
+        self.checkpoint = PlannedBatchesOfTwoTopics()
+
+    def plan(self, group_id: str = "jobs") -> QueryPlan:
+        options = {
+            "kafka.bootstrap.servers": self.broker.bootstrap_servers,
+            "kafka.group.id": group_id,
+            "subscribePattern": "in.*",
+            "startingOffsets": "earliest",
+            "failOnDataLoss": "false",
+        }
+        return QueryPlan((SourceOptions.parse(options, is_streaming=True),), (), is_stateful=False)
+
+    def delete_the_second_topic(self) -> None:
+        with Admin(bootstrap_servers=self.broker.bootstrap_servers) as admin:
+            admin.topics.delete("in-2")
+
+
+@pytest.fixture
+def forgiving(broker: Broker, tmp_path: Path) -> ForgivingWorld:
+    create(broker, "in", "in-2")
+    fill(broker, "in", range(60))
+    fill(broker, "in-2", range(60))
+    found = ForgivingWorld(broker, tmp_path)
+    found.driver().close(timeout_ms=0)
+    return found
+
+
+def test_a_topic_that_is_deleted_while_a_batch_runs_is_left_out_of_its_commit(forgiving: ForgivingWorld) -> None:
+    def reached(name: str, number: int) -> None:
+        if (name, number) == ("written", 1):
+            forgiving.delete_the_second_topic()
+
+    forgiving.run(forgiving.driver(reached), 3)
+    forgiving.run(forgiving.driver(), 4)
+    forgiving.assert_everything_is_there_once()
+
+
+def test_sinks_that_have_a_batch_without_a_topic_that_was_deleted_go_on_with_it(forgiving: ForgivingWorld) -> None:
+    forgiving.run(forgiving.driver(), 1)
+    forgiving.delete_the_second_topic()
+    with pytest.raises(Stopped):
+        forgiving.run(forgiving.driver(stops_at("sinks written", 1)), 2)
+    forgiving.run(forgiving.driver(), 3)
+    forgiving.assert_everything_is_there_once()
 
 
 def test_two_sinks_with_one_name_are_refused(world: World) -> None:
