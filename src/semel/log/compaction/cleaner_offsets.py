@@ -71,21 +71,26 @@ class CleanerOffsets:
     def write(self) -> None:
         """Write the file, without lines of deleted logs. Raises ``OSError``."""
         with self._lock:
-            here = {log: offset for log, offset in list(self._offsets.items()) if self._is_here(log)}
-            checkpoints.write_offsets(
-                self._disk, self._path, {log.topic_partition: offset for log, offset in here.items()}
-            )
-            self._in_file = {log.topic_partition: log for log in here}
+            self._write()
 
     def forget_deleted(self) -> None:
-        """Remove the lines of deleted logs from the file, if it has any. Raises ``OSError``."""
-        if self._has_stale_lines:
-            self.write()
+        """Remove the lines of deleted logs from the file, if it has any. Raises ``OSError``.
+
+        If another thread is writing the file, with the line of a log that was deleted meanwhile, this waits for it.
+        """
+        with self._lock:
+            if self._has_stale_lines:
+                self._write()
 
     def release_deleted(self) -> None:
         """Drop the references to deleted logs. Called on the loop."""
         for log in [log for log in self._offsets if not self._is_here(log)]:
             del self._offsets[log]
+
+    def _write(self) -> None:
+        here = {log: offset for log, offset in list(self._offsets.items()) if self._is_here(log)}
+        checkpoints.write_offsets(self._disk, self._path, {log.topic_partition: offset for log, offset in here.items()})
+        self._in_file = {log.topic_partition: log for log in here}
 
     @property
     def _has_stale_lines(self) -> bool:

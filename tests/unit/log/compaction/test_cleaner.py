@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import threading
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,11 +18,13 @@ from semel.log.compaction.rewriting import Rewriting
 from semel.log.config import CleanupPolicy
 from semel.log.disk import replace_file
 from semel.log.durability.checkpoints import read_offsets
+from semel.log.partition_log import PartitionLog
 from semel.log.recovery.loading import load_log
 from semel.log.retention import apply_retention, below_start_steps
 from semel.log.segments.segment import Segment
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk_faults import DiskFault, Operation
+from semel.types import TopicPartition
 from semel.wire.records import Codec
 from tests.executed_lines import lines_executed
 from tests.logs import FOLDER, ORDERS, ORDERS_ID, StepWorker
@@ -427,6 +431,28 @@ def test_a_topic_made_again_under_its_name_begins_anew() -> None:
     cleaner.choose(bench.now_ms)
     assert cleaner.first_dirty_offset(made_again) == 0
     offsets.forget_deleted()
+    assert read_offsets(bench.disk, CHECKPOINT) == {}
+
+
+def test_the_line_of_a_log_that_is_deleted_while_the_file_is_written_is_gone_before_a_new_log_is_made() -> None:
+    """Otherwise a start would take it for the line of the new log of this name."""
+    bench = dirty()
+
+    class Logs(dict[TopicPartition, PartitionLog]):
+        def get(self, key: TopicPartition, default: Any = None) -> Any:
+            found = super().get(key, default)
+            if threading.current_thread() is threading.main_thread() and self.pop(key, None) is not None:
+                forgetting.start()
+                forgetting.join(0.1)  # Either it ends at once, or it waits for the end of this write.
+            return found
+
+    logs = Logs()
+    offsets = CleanerOffsets(DATA, bench.disk, logs)
+    forgetting = threading.Thread(target=offsets.forget_deleted)
+    logs[ORDERS] = bench.log
+    offsets.reached(bench.log, 30)
+    offsets.write()
+    forgetting.join()
     assert read_offsets(bench.disk, CHECKPOINT) == {}
 
 
