@@ -38,7 +38,8 @@ class CleanerOffsets:
     def load(self) -> bool:
         """Read the file, after the logs were opened. Returns whether it has lines of partitions that are not here.
 
-        An offset above the log end is of another log. If the file cannot be read, all logs count as not compacted.
+        An offset above the log end is of another log, or of a part that was lost: it is removed from the file, because
+        the log may have grown past it at the next start. If the file cannot be read, all logs count as not compacted.
         """
         try:
             stored = checkpoints.read_offsets(self._disk, self._path)
@@ -51,6 +52,11 @@ class CleanerOffsets:
             for topic_partition, log in self._logs.items()
             if stored.get(topic_partition, INT64_MAX) <= log.log_end_offset
         }
+        if any(log is not None and log not in self._offsets for log in self._in_file.values()):
+            try:
+                self.write()
+            except OSError as error:
+                logger.warning("offsets above the ends of their logs stay in %s for now: %s", self._path, error)
         return self._has_stale_lines
 
     def of(self, log: PartitionLog) -> int:

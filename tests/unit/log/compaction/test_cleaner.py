@@ -406,6 +406,7 @@ def test_a_first_dirty_offset_beyond_the_log_is_that_of_another_log() -> None:
     bench.put(("a", "1"))
     bench.put(("a", "2"))
     assert cleaner.first_dirty_offset(bench.log) == 0, "also once the log has grown past it"
+    assert bench.cleaner().first_dirty_offset(bench.log) == 0, "also at the next start"
 
 
 def test_a_damaged_checkpoint_costs_a_pass_and_no_more() -> None:
