@@ -21,6 +21,8 @@ from semel.metadata.controller import MetadataDecision
 from semel.metadata.image import ClusterImage, PartitionState, TopicAltered
 from semel.testing.simulation import Simulation, run, simulate
 from semel.testing.virtual.disk_faults import DiskFault, Operation
+from semel.testing.virtual.latency import constant_ms
+from semel.testing.virtual.links import Link
 from semel.types import INT32_MAX, TRANSACTION_STATE_TOPIC, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -460,6 +462,26 @@ def test_a_follower_whose_log_is_offline_does_not_join_the_in_sync_set_again_wit
         assert failing.node_id not in state(cluster, 0).isr
         await asyncio.sleep(30)
         assert failing.node_id not in state(cluster, 0).isr
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.2, 0.4, 0.6, 0.8])
+def test_a_follower_whose_log_is_offline_does_not_join_again_by_a_fetch_that_it_sent_before(wait_s: float) -> None:
+    """Nothing is written, so its Fetches do not name the partition: they tell nothing of it."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation) as sending:
+            await sending.send(TOPIC, b"1", partition=0)
+        leading = leader(cluster, 0)
+        failing = next(member for member in cluster.brokers.values() if member is not leading)
+        simulation.network.set_link(leading.name, failing.name, Link(latency=constant_ms(200)))
+        await asyncio.sleep(2 + wait_s)  # A Fetch is on its way, or waits at the leader, or its response is on its way.
+        log_of(failing, 0).go_offline("its disk failed")
+        for _ in range(20):
+            await asyncio.sleep(0.1)
+            assert failing.node_id not in state(cluster, 0).isr
 
     run(scenario)
 
