@@ -229,6 +229,13 @@ class ProduceOperation:
         partition, header, records = batch.partition, batch.header, batch.records
         if partition is None:
             raise cast(KafkaError, batch.outcome)
+        if self._was_held and partition.ended is not None:
+            # Also if this broker leads the partition again, or a topic of the same name: the records were admitted and
+            # checked for the term and the topic that have ended. A refusal of the coordinator comes too late as well:
+            # no replica confirms such a term.
+            if partition.ended is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= TOPIC_IDS_SINCE:
+                raise unknown_topic_id(partition.log.topic_id)
+            raise KafkaError(partition.ended, f"the term of {partition.topic_partition} has ended")
         if not records:
             raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch; a produce request has one for every partition")
         attributes = 0 if header is None else header.attributes
@@ -243,12 +250,6 @@ class ProduceOperation:
         if attributes & TRANSACTIONAL_BIT:
             self._check_admitted(batch, partition.topic_partition, refusals)
             require_zero_first = version >= TRANSACTIONS_V2_SINCE
-        if self._was_held and partition.ended is not None:
-            # Also if this broker leads the partition again, or a topic of the same name: the records were admitted and
-            # checked for the term and the topic that have ended.
-            if partition.ended is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= TOPIC_IDS_SINCE:
-                raise unknown_topic_id(partition.log.topic_id)
-            raise KafkaError(partition.ended, f"the term of {partition.topic_partition} has ended")
         appended = partition.append(records, node.clock.now_ms(), header, batch.check, require_zero_first)
         base_offset, last_offset, _, _, duplicate = appended
         metrics = node.metrics

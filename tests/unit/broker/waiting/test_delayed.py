@@ -18,12 +18,15 @@ from semel.broker.produce.produce_batch import ProduceBatch
 from semel.broker.produce.produce_operation import NO_TIMEOUT_MS, ProduceOperation
 from semel.broker.produce.produce_response import partition_response
 from semel.broker.waiting.deadlines import Deadlines
+from semel.coordinator.decision import Waiter
+from semel.coordinator.transaction.results import AddPartitionsResult
 from semel.errors import ErrorCode
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.durability.checkpoints import MetaProperties
 from semel.log.outcomes import Origin
 from semel.log.topic_logs import TopicLogs
+from semel.replication.replica_set import ReplicaSet
 from semel.testing.virtual.clock import VirtualClock
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.latency import uniform_ms
@@ -78,6 +81,7 @@ class Bench:
         self.metrics = Metrics()
         self.clock = clock
         self.request = Request()
+        self.coordinators: Any = None
 
     def append(self, records: bytes, *, origin: Origin = Origin.CLIENT) -> int:
         partition, buffer = self.partition, memoryview(bytearray(records))
@@ -88,17 +92,22 @@ class Bench:
     def wait(self, seconds: float = 1.0) -> None:
         self.loop.run_until_complete(asyncio.sleep(seconds))
 
-    def produce(self, *partitions: Partition, timeout_ms: int = 30_000) -> ProduceOperation:
+    def produce(
+        self, *partitions: Partition, timeout_ms: int = 30_000, transactional_id: str | None = None
+    ) -> ProduceOperation:
         """A request with a batch for each of the partitions, or for the one that there is."""
 
         def respond(request: object, batches: Sequence[ProduceBatch]) -> None:
             self.request.answers.append([partition_response(each) for each in batches])
 
-        records = batch(b"x", timestamp=self.clock.now_ms())
+        producer: dict[str, Any] = {}
+        if transactional_id is not None:
+            producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+        records = batch(b"x", timestamp=self.clock.now_ms(), **producer)
         operation = ProduceOperation(
             self,  # type: ignore[arg-type]
             self.request,  # type: ignore[arg-type]
-            None,
+            transactional_id,
             -1,
             timeout_ms,
             [
@@ -194,6 +203,45 @@ def test_a_deleted_partition_fails_who_waits_for_it() -> None:
     bench.wait()
 
     assert bench.outcomes() == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)]
+
+
+def test_a_batch_that_the_coordinator_refuses_is_sent_to_the_next_leader_if_the_term_has_ended_meanwhile() -> None:
+    """A refusal has to be confirmed by the other replicas, and a term that has ended is confirmed by none."""
+    bench = Bench()
+    log = bench.partition.log
+    bench.partitions.resign(log.topic_partition)
+    replicas = ReplicaSet(
+        node_id=1,
+        replicas=(1, 2),
+        isr=(1, 2),
+        epoch_start_offset=0,
+        log_end_offset=0,
+        durable_offset=0,
+        high_watermark=0,
+        min_insync_replicas=1,
+    )
+    bench.partition = bench.partitions.add(log, leader_epoch=1, replicas=replicas)
+    waiters: list[Waiter[AddPartitionsResult]] = []
+
+    class Coordinators:
+        """A coordinator that takes its time."""
+
+        remote_admission = None
+
+        @property
+        def transactions(self) -> Coordinators:
+            return self
+
+        def run(self, transactional_id: str, decide: object, waiter: Waiter[AddPartitionsResult]) -> object:
+            waiters.append(waiter)
+            return self
+
+    bench.coordinators = Coordinators()
+    bench.produce(transactional_id="mine")
+    bench.partitions.resign(log.topic_partition)
+    waiters[0].refuse(ErrorCode.PRODUCER_FENCED)
+    bench.wait()
+    assert bench.outcomes() == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)]
 
 
 def test_a_produce_whose_client_left_is_not_answered() -> None:
