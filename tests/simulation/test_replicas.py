@@ -426,6 +426,7 @@ def test_a_leader_that_cannot_make_its_log_gives_up_until_it_can(error: int) -> 
         fault.times = 0
         await asyncio.sleep(10)
         assert_equal_logs(cluster, "new", 1)
+        assert failing.broker.node.partitions.unavailable == {}, "its metric counts no partition as offline any more"
 
     run(scenario)
 

@@ -270,6 +270,7 @@ class PartitionLifecycle:
         node = self._node
         configs: dict[UUID, LogConfig] = {}
         for log in logs:
+            node.partitions.unavailable.pop(log.topic_partition, None)
             topic = node.image.topics_by_id.get(log.topic_id)
             if topic is None:
                 continue  # The deletion of this log is in the queue.
