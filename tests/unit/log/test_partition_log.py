@@ -389,6 +389,8 @@ def test_a_search_goes_on_where_it_was_when_segments_are_removed_meanwhile(steps
     log.roll(NOW_MS)
     append(log, batch("c", timestamp=NOW_MS + 1000))
     log.roll(NOW_MS)
+    for segment in list(log.segments)[:-1]:
+        segment.open_on_demand()  # As after a checkpoint: a file that was removed cannot be read any more.
     steps = first_at_or_after(log, NOW_MS + 1000)
     for _ in range(steps_before):
         next(steps)

@@ -163,10 +163,9 @@ def test_a_compacted_topic_is_compacted_without_anybody_asking() -> None:
 
 def test_of_many_segments_that_are_due_to_roll_a_few_are_closed_at_once_and_the_others_soon() -> None:
     bench = Bench(log_cleaner_backoff_ms=str(HOUR_S * 1000))
-    partitions = [
-        bench.partition(f"t{number}", cleanup_policy="compact", segment_ms="60000", retention_ms="-1")
-        for number in range(20)
-    ]
+    # Nothing is compacted yet, so no pass is followed by the next choice.
+    settings = {"cleanup_policy": "compact", "segment_ms": "60000", "min_compaction_lag_ms": str(24 * HOUR_S * 1000)}
+    partitions = [bench.partition(f"t{number}", **settings) for number in range(20)]
     for partition in partitions:
         bench.append(partition)
     bench.wait(120)

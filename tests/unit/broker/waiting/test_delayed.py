@@ -89,6 +89,23 @@ class Bench:
             return partition.append(buffer, now_ms=self.clock.now_ms()).last_offset
         return partition.log.append(buffer, now_ms=self.clock.now_ms(), origin=origin).last_offset
 
+    def replicate(self) -> Partition:
+        """Begin a term in which another broker is in sync, which never fetches."""
+        log = self.partition.log
+        self.partitions.resign(log.topic_partition)
+        replicas = ReplicaSet(
+            node_id=1,
+            replicas=(1, 2),
+            isr=(1, 2),
+            epoch_start_offset=0,
+            log_end_offset=0,
+            durable_offset=0,
+            high_watermark=0,
+            min_insync_replicas=1,
+        )
+        self.partition = self.partitions.add(log, leader_epoch=1, replicas=replicas)
+        return self.partition
+
     def wait(self, seconds: float = 1.0) -> None:
         self.loop.run_until_complete(asyncio.sleep(seconds))
 
@@ -187,6 +204,15 @@ def test_a_produce_without_a_timeout_waits_for_the_disk_but_not_for_ever(timeout
     assert bench.outcomes() == [(ErrorCode.REQUEST_TIMED_OUT, None)]
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_produce_without_a_timeout_does_not_wait_for_other_replicas(timeout_ms: int) -> None:
+    bench = Bench()
+    bench.replicate()
+    bench.produce(timeout_ms=timeout_ms)
+    bench.wait()
+    assert bench.outcomes() == [(ErrorCode.REQUEST_TIMED_OUT, None)]
+
+
 def test_a_partition_that_goes_offline_fails_who_waits_for_it() -> None:
     bench = Bench()
     bench.produce()
@@ -208,19 +234,7 @@ def test_a_deleted_partition_fails_who_waits_for_it() -> None:
 def test_a_batch_that_the_coordinator_refuses_is_sent_to_the_next_leader_if_the_term_has_ended_meanwhile() -> None:
     """A refusal has to be confirmed by the other replicas, and a term that has ended is confirmed by none."""
     bench = Bench()
-    log = bench.partition.log
-    bench.partitions.resign(log.topic_partition)
-    replicas = ReplicaSet(
-        node_id=1,
-        replicas=(1, 2),
-        isr=(1, 2),
-        epoch_start_offset=0,
-        log_end_offset=0,
-        durable_offset=0,
-        high_watermark=0,
-        min_insync_replicas=1,
-    )
-    bench.partition = bench.partitions.add(log, leader_epoch=1, replicas=replicas)
+    topic_partition = bench.replicate().topic_partition
     waiters: list[Waiter[AddPartitionsResult]] = []
 
     class Coordinators:
@@ -238,7 +252,7 @@ def test_a_batch_that_the_coordinator_refuses_is_sent_to_the_next_leader_if_the_
 
     bench.coordinators = Coordinators()
     bench.produce(transactional_id="mine")
-    bench.partitions.resign(log.topic_partition)
+    bench.partitions.resign(topic_partition)
     waiters[0].refuse(ErrorCode.PRODUCER_FENCED)
     bench.wait()
     assert bench.outcomes() == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)]
