@@ -487,6 +487,30 @@ def test_a_follower_whose_log_is_offline_does_not_join_again_by_a_fetch_that_it_
     run(scenario)
 
 
+@pytest.mark.parametrize("wait_s", [0.3, 0.5, 0.6, 0.8])
+def test_a_follower_whose_log_is_offline_leaves_again_if_a_fetch_that_it_sent_before_has_taken_it_back(
+    wait_s: float,
+) -> None:
+    """Its position had changed, so the Fetch names the partition. It arrives when the leader knows that it has left."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        leading = leader(cluster, 0)
+        failing = next(member for member in cluster.brokers.values() if member is not leading)
+        async with producer(simulation) as sending:
+            await sending.send(TOPIC, b"1", partition=0)
+            simulation.network.set_link(leading.name, failing.name, Link(latency=constant_ms(200)))
+            await asyncio.sleep(3)
+            sent = asyncio.ensure_future(sending.send(TOPIC, b"2", partition=0))
+            await asyncio.sleep(wait_s)
+            log_of(failing, 0).go_offline("its disk failed")
+            await sent
+            await asyncio.sleep(3)
+            assert failing.node_id not in state(cluster, 0).isr
+
+    run(scenario)
+
+
 def test_a_follower_that_another_broker_removed_is_in_sync_again_although_nothing_is_written() -> None:
     """An election may have removed it that knew less than the leader, which has had its Fetch already."""
 

@@ -109,6 +109,9 @@ class Replicas:
             if known.leader_epoch == state.leader_epoch and known.copier.leader == leader and known.log is log:
                 return
             self.unfollow(log.topic_partition)
+        if log.offline is not None and self._node.config.node_id in state.isr:
+            # The leader has taken this broker back by a Fetch that was sent before the log went offline.
+            self.in_sync.give_up(log.topic_partition)
         if leader is None or leader == self._node.config.node_id or log.offline is not None:
             return
         copier = self._copiers.get(leader)
