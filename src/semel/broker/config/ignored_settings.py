@@ -53,6 +53,14 @@ IGNORED_SETTINGS: Final[tuple[Setting, ...]] = (
         rule=Between(0, 15_000),
         update=Update.CLUSTER_WIDE,
     ),
+    Setting(
+        name="sasl.kerberos.min.time.before.relogin",
+        type=SettingType.LONG,
+        default=60_000,
+        doc="No effect: Semel has no Kerberos.",
+        rule=AtLeast(0),
+        update=Update.CLUSTER_WIDE,
+    ),
 )
 
 _BY_NAME: Final = {setting.name: setting for setting in IGNORED_SETTINGS}

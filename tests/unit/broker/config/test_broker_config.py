@@ -105,6 +105,7 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "queued.max.requests": ("500", False),
     "socket.receive.buffer.bytes": ("102400", False),
     "socket.send.buffer.bytes": ("102400", False),
+    "sasl.kerberos.min.time.before.relogin": ("60000", True),
     # Internal to Kafka, so that it does not describe it.
     "producer.id.expiration.check.interval.ms": ("600000", False),
     # With the prefix of a listener before it.
