@@ -19,7 +19,7 @@ from semel.net.tls_server import TlsProtocolFactory
 from semel.testing.faults import DELAY, DROP_NEXT, DROP_REQUEST, DROP_RESPONSE, FAIL, HOLD, Fault, Faults
 from semel.testing.refusals import refusal
 from semel.testing.virtual.frames import FrameSplitter
-from semel.wire.codec import decoder
+from semel.wire.codec import request_decoder
 from semel.wire.framing import SIZE_PREFIX_BYTES, decode_request_header, encode_response
 
 # Size, API key, version, correlation id.
@@ -339,6 +339,6 @@ def _peer_of(transport: asyncio.Transport) -> str:
 def _refusal_of(frame: bytearray, fault: Fault) -> bytes:
     body = memoryview(bytes(frame))[SIZE_PREFIX_BYTES:]
     header, position = decode_request_header(body)
-    decode: Callable[..., object] = decoder(fault.api.request_class, header.api_version)
+    decode: Callable[..., object] = request_decoder(fault.api.request_class, header.api_version)
     response = refusal(fault.api, header.api_version, decode(body, position), fault.code)
     return bytes(encode_response(header.correlation_id, fault.api, header.api_version, response))

@@ -7,6 +7,7 @@ use it again. Hot paths get the function once, with ``encoder`` and ``decoder``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from semel.types import Buffer
@@ -41,13 +42,21 @@ def decoder(message_class: type[T], version: int) -> Callable[[Buffer, int], T]:
     return _decoders[message_class, version]
 
 
+def request_decoder(message_class: type[T], version: int) -> Callable[[Buffer, int], T]:
+    """Return the decoder for requests of clients, which ignores trailing bytes, as Kafka does.
+
+    Some clients send such bytes: a null array as four bytes, say, where the version has one.
+    """
+    return _request_decoders[message_class, version]
+
+
 def sliced_encoder(message_class: type[Any], version: int) -> SlicedEncoder:
     """Return the encoder in slices, for a large message: see ``semel.wire.encoding.compile_sliced_encoder``."""
     return _sliced_encoders[message_class, version]
 
 
 def sliced_decoder(message_class: type[Any], version: int) -> SlicedDecoder:
-    """Return the decoder in slices, for a large or untrusted message.
+    """Return the decoder of requests in slices, for large ones: like ``request_decoder`` it ignores trailing bytes.
 
     See ``semel.wire.decoding.compile_sliced_decoder``.
     """
@@ -73,5 +82,6 @@ class _Compiled(dict[tuple[type[Any], int], Function]):
 
 _encoders: Final[_Compiled[Encoder]] = _Compiled(compile_encoder)
 _decoders: Final[_Compiled[Callable[..., Any]]] = _Compiled(compile_decoder)
+_request_decoders: Final[_Compiled[Callable[..., Any]]] = _Compiled(partial(compile_decoder, open_ended=True))
 _sliced_encoders: Final[_Compiled[SlicedEncoder]] = _Compiled(compile_sliced_encoder)
 _sliced_decoders: Final[_Compiled[SlicedDecoder]] = _Compiled(compile_sliced_decoder)

@@ -6,7 +6,8 @@ and no type is looked up at run time. Laws that it keeps for every byte string:
 - a length is compared with the number of bytes left before anything of that length is allocated;
 - an array's count is compared with the minimum size of its elements, so memory is bounded by the input;
 - the only exception that it raises is ``DecodeError``;
-- it consumes every byte: trailing bytes are an error, unless the decoder was compiled ``open_ended``.
+- it consumes every byte: trailing bytes are an error, unless the decoder was compiled ``open_ended``, as all are that
+  decode in slices.
 
 There is no recursion: a struct can only contain structs that were declared before it.
 
@@ -43,14 +44,17 @@ TOO_LONG: Final = f"a string has at most {STRING_SIZE_BYTES_MAX} bytes"
 def compile_decoder(message_class: type[object], version: int, *, open_ended: bool = False) -> Decoder:
     """Return ``decode(buffer, position=0) -> message``, for a message that reaches from ``position`` to the end.
 
-    With ``open_ended`` trailing bytes are ignored: a newer version of the message may have added fields at its end.
+    With ``open_ended`` trailing bytes are ignored, as Kafka does with requests and with the messages of group members.
     """
     return _DecoderSource(message_class, version, open_ended).compile()
 
 
 def compile_sliced_decoder(message_class: type[object], version: int) -> SlicedDecoder:
-    """Return ``decode(buffer, position, elements_max)``, a generator that returns the message and its element count."""
-    decoder: SlicedDecoder = _DecoderSource(message_class, version, open_ended=False, sliced=True).compile()
+    """Return ``decode(buffer, position, elements_max)``, a generator that returns the message and its element count.
+
+    It is for requests, so trailing bytes are ignored.
+    """
+    decoder: SlicedDecoder = _DecoderSource(message_class, version, open_ended=True, sliced=True).compile()
     return decoder
 
 

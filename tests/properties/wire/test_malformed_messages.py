@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semel.errors import DecodeError
-from semel.wire.codec import decode, decoder, encode
+from semel.wire.codec import decode, decoder, encode, request_decoder, sliced_decoder
 from tests.memory import peak_bytes
 from tests.properties.wire.message_strategies import legal_in, message_classes, messages, versions, with_one_of_each
 
@@ -55,6 +55,18 @@ def test_a_message_cut_anywhere_or_followed_by_anything_is_refused(message_class
                 decode(message_class, encoded[:size], version)
         with pytest.raises(DecodeError, match="the message is over and 1 bytes are left"):
             decode(message_class, encoded + b"\0", version)
+
+
+@every_message
+def test_what_follows_a_request_is_ignored(message_class: type[Any]) -> None:
+    for version in versions(message_class):
+        message = legal_in(with_one_of_each(message_class), version)
+        encoded = bytes(encode(message, version)) + b"\0\x01"
+        assert request_decoder(message_class, version)(encoded, 0) == decode(message_class, encoded[:-2], version)
+        steps = sliced_decoder(message_class, version)(encoded, 0, 1_000)
+        with pytest.raises(StopIteration) as end:
+            next(steps)
+        assert end.value.value[0] == decode(message_class, encoded[:-2], version)
 
 
 @every_message

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from semel.errors import DecodeError
 from semel.types import TopicPartition
 from semel.wire.apis import APIS, Api
-from semel.wire.codec import decode, encode, sliced_decoder
+from semel.wire.codec import decode, encode, request_decoder, sliced_decoder
 from semel.wire.framing import decode_request_header, decode_response_header, encode_request, encode_response
 from semel.wire.messages import consumer_protocol
 from semel.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -63,7 +63,7 @@ def _check(message_class: type[Any], version: int, data: bytes) -> None:
     with suppress(DecodeError):
         in_slices = _returned(sliced_decoder(message_class, version)(data, 0, _ELEMENTS_MAX))[0]
     try:
-        decoded = decode(message_class, data, version)
+        decoded = request_decoder(message_class, version)(data, 0)
     except DecodeError:
         assert in_slices is None, "what is refused at once is taken in slices"
         raise

@@ -202,9 +202,8 @@ partitions is several appends. If the member is fenced in the middle, the rest o
 
 ## What clients send that the protocol does not say
 
-Semel's broker accepts no bytes after the end of a request's fields: it closes the connection. It tolerates one known
-exception, because Apache Kafka serves it: in Metadata 9 and later librdkafka asks for the metadata of all topics with a
-null array of four bytes instead of one.
+Bytes after the end of a request's fields are ignored, as in Apache Kafka. librdkafka sends them: in Metadata 9 and
+later, the null array of all topics has four bytes instead of one, and AlterUserScramCredentials has a byte too many.
 
 sarama leaves the highest timestamp out of a batch's header (-1). The broker writes that of the records there, as Apache
 Kafka does: lookups by timestamp and retention go by it.

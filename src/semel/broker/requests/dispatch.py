@@ -20,13 +20,12 @@ from semel.broker.metrics.metrics import Histogram
 from semel.broker.network.connection import Connection
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.requests.client_workarounds import repaired_body
 from semel.broker.requests.large_requests import LargeRequests, at_once_bytes
 from semel.broker.requests.routes import CACHED, LARGE_ANSWERS, SERVED, access_of, handler_of
 from semel.broker.turns import SHARE_MS, TURN_MS_MAX
 from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
 from semel.wire.apis import APIS, Api, ApiKey
-from semel.wire.codec import decoder
+from semel.wire.codec import request_decoder
 from semel.wire.framing import RequestHeader, decode_request_header
 from semel.wire.refusal import whole_refusal
 
@@ -91,14 +90,7 @@ class Dispatcher:
                 if encoded is not None:
                     request.answer_encoded(encoded)
                     return
-            decode = decoder(route.request_class, version)
-            try:
-                message = decode(frame, position)
-            except DecodeError:
-                body = repaired_body(api_key, version, frame[position:])
-                if body is None:
-                    raise
-                message = decode(body, 0)
+            message = request_decoder(route.request_class, version)(frame, position)
         else:
             message = self._large.decode_at_once(request, route.request_class, frame, position)
             if message is None:

@@ -33,7 +33,7 @@ from semel.security.principal import user
 from semel.security.sasl.server import Authenticated, BlockingStep, Challenge, Exchange, Refused, Step
 from semel.types import Buffer
 from semel.wire.apis import APIS, ApiKey
-from semel.wire.codec import decode
+from semel.wire.codec import request_decoder
 from semel.wire.framing import decode_request_header
 from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from semel.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -154,13 +154,13 @@ class _Login:
             case _State.HANDSHAKE, ApiKey.API_VERSIONS if self._principal is None:
                 authenticator.serve(connection, frame)
             case _State.HANDSHAKE, ApiKey.SASL_HANDSHAKE if _HANDSHAKE.min_version <= version <= _HANDSHAKE.max_version:
-                handshake: SaslHandshakeRequest = decode(SaslHandshakeRequest, frame, version, position)
+                handshake: SaslHandshakeRequest = request_decoder(SaslHandshakeRequest, version)(frame, position)
                 time = authenticator.handshake_time
                 self._handshake(Request(connection, _HANDSHAKE, version, correlation_id, client_id, time), handshake)
             case _State.EXCHANGE, ApiKey.SASL_AUTHENTICATE if (
                 _AUTHENTICATE.min_version <= version <= _AUTHENTICATE.max_version
             ):
-                step: SaslAuthenticateRequest = decode(SaslAuthenticateRequest, frame, version, position)
+                step: SaslAuthenticateRequest = request_decoder(SaslAuthenticateRequest, version)(frame, position)
                 time = authenticator.authenticate_time
                 request = Request(connection, _AUTHENTICATE, version, correlation_id, client_id, time)
                 self._token(_Answer(request), bytes(step.auth_bytes))

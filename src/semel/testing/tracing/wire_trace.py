@@ -19,7 +19,7 @@ from semel.testing.tracing.summaries import errors_in, summary_of_request, summa
 from semel.testing.tracing.summary_text import text_of
 from semel.testing.tracing.summary_values import Fields
 from semel.wire.apis import APIS, Api, ApiKey
-from semel.wire.codec import decoder
+from semel.wire.codec import decoder, request_decoder
 from semel.wire.framing import SIZE_PREFIX_BYTES, decode_request_header, decode_response_header
 
 
@@ -129,9 +129,8 @@ class WireTrace:
             if known is None:
                 fields = {"bytes": len(body), "unread": "a version that is not known here"}
             else:
-                fields = summary_of_request(
-                    known, decoder(known.request_class, header.api_version)(body, position), self._names
-                )
+                request = request_decoder(known.request_class, header.api_version)(body, position)
+                fields = summary_of_request(known, request, self._names)
             pending = _Pending(known, name, header.api_version, header.client_id, self._clock())
             correlation_id = header.correlation_id
         except DecodeError as error:
