@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from semel.blocking import Producer
+from semel.blocking import Admin, Producer
 from semel.client.arrow.decoding import HEADERS_TYPE
 from semel.client.machine.producer.murmur2 import positive_murmur2
 from semel.client.values import ProducerIdentity
@@ -22,10 +23,12 @@ from tests.spark.topics import committed, create
 from tools.patience import PATIENCE_S
 
 
-def job(broker: Broker, identity: ProducerIdentity, *, writers: int = 2, **changes: Any) -> WriteJob:
+def job(
+    broker: Broker, identity: ProducerIdentity, *, writers: int = 2, now_ms: int = 1_000, **changes: Any
+) -> WriteJob:
     settings = {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "jobs"}
     chosen = {"topic": None, "dead_letter_topic": None, "partitioner": None, "reached": no_step_hook, **changes}
-    return WriteJob(Sink(settings, **chosen), identity, 0, 1_000, writers, {})
+    return WriteJob(Sink(settings, **chosen), identity, 0, now_ms, writers, {})
 
 
 def rows(*values: dict[str, Any], **types: pa.DataType) -> pa.RecordBatch:
@@ -159,6 +162,39 @@ def test_a_row_with_a_timestamp_before_1970_is_a_bad_row(broker: Broker, owner: 
     assert sorted(record.key or b"" for record in committed(broker, "out")) == [b"0", b"1", b"2"]
     assert sorted(record.key or b"" for record in committed(broker, "dead")) == [b"3", b"4"]
     assert result.column("timestamp").to_pylist() == [5, -1, None, None, None], "null: the time of the batch"
+
+
+def test_a_row_whose_timestamp_is_too_far_in_the_future_for_its_topic_is_a_bad_row(
+    broker: Broker, owner: Producer
+) -> None:
+    """The broker would refuse the whole batch with INVALID_TIMESTAMP. A topic that takes the broker's time does not."""
+    hour_ms = 3_600_000
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.topics.create("appended", configs={"message.timestamp.type": "LogAppendTime"})
+        admin.topics.create("patient", configs={"message.timestamp.after.max.ms": str(10 * hour_ms)})
+    now_ms = int(time.time() * 1000)
+    topics = {"out": (-hour_ms, hour_ms // 2, 2 * hour_ms), "appended": (2 * hour_ms,), "patient": (2 * hour_ms,)}
+    batch = rows(
+        *(
+            {"topic": topic, "key": f"{topic} {ahead_ms}".encode(), "timestamp": now_ms + ahead_ms}
+            for topic, times in topics.items()
+            for ahead_ms in times
+        ),
+        headers=HEADERS_TYPE,
+        timestamp=pa.int64(),
+    )
+    with pytest.raises(BadRow, match=r"its timestamp is 7200000 ms in the future; message\.timestamp\.after\.max\.ms"):
+        partitioned(broker, owner, batch, now_ms=now_ms)
+    result = partitioned(broker, owner, batch, now_ms=now_ms, dead_letter_topic="dead")
+    owner.begin()
+    list(write(iter([result]), job(broker, owner.identity, dead_letter_topic="dead")))
+    owner.commit()
+    assert [record.key for record in committed(broker, "dead")] == [b"out 7200000"]
+    assert sorted(record.key or b"" for record in committed(broker, "out")) == [b"out -3600000", b"out 1800000"]
+    assert [record.key for name in ("appended", "patient") for record in committed(broker, name)] == [
+        b"appended 7200000",
+        b"patient 7200000",
+    ]
 
 
 def written(broker: Broker, identity: ProducerIdentity, *values: bytes) -> None:

@@ -137,6 +137,14 @@ class Cluster:
         ids = {name: topic.topic_id for name, topic in found.succeeded.items()}
         return Topics(counts, tuple(missing), internal, refused, ids)
 
+    def topic_settings(self, name: str) -> Mapping[str, str | None]:
+        """Return the values of a topic's settings; none if this user may not see them."""
+        try:
+            entries = self._thread.run(self._admin.configs.describe(ConfigResource.topic(name)))
+        except AbortableError:
+            return {}
+        return {setting: entry.value for setting, entry in entries.items()}
+
     # Offsets
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -24,6 +24,9 @@ REASON_HEADER: Final = "semel-error"
 OFFSET_HEADER: Final = "semel-offset"
 
 _NO_TIMESTAMP: Final = -1
+_AHEAD_MS: Final = 60_000
+"""How far ahead of the driver's clock a timestamp may be before the topic's limit is looked up. Clocks differ, and the
+time at which a task computes a row is later than the driver's."""
 
 
 class BadRow(ValueError):
@@ -42,6 +45,7 @@ class RowPartitioner:
         self._counts: dict[str, int] = dict(job.partition_counts)
         self._unwritable: dict[str, str] = {}
         """Why rows cannot be written to a topic, for topics that are not just missing."""
+        self._ahead_ms_max: dict[str, int | None] = {}
         self._size_bytes_max = record_size_bytes_max(job.sink.settings)
 
     def partitioned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -100,6 +104,7 @@ class RowPartitioner:
             is_early = pc.fill_null(pc.less(columns["timestamp"], _NO_TIMESTAMP), False)
             for row in np.flatnonzero(is_early.to_numpy(zero_copy_only=False)):
                 found.setdefault(int(row), "its timestamp is before 1970")
+            self._find_late_timestamps(topics, columns["timestamp"], found)
         if "partition" in columns:
             for number, partition in enumerate(columns["partition"].to_pylist()):
                 if partition is not None and number not in found:
@@ -107,6 +112,30 @@ class RowPartitioner:
                     if not 0 <= partition < self._counts[name]:
                         found[number] = f"partition {partition} of {name!r}, which has {self._counts[name]}"
         return found
+
+    def _find_late_timestamps(self, topics: pa.Array, timestamps: pa.Array, found: dict[int, str]) -> None:
+        is_ahead = pc.fill_null(pc.greater(timestamps, self._job.now_ms + _AHEAD_MS), False)
+        for row in map(int, np.flatnonzero(is_ahead.to_numpy(zero_copy_only=False))):
+            if row in found:
+                continue
+            topic, ahead_ms = topics[row].as_py(), timestamps[row].as_py() - self._job.now_ms
+            most = self._ahead_ms_max_of(topic)
+            if most is not None and ahead_ms > most:
+                found[row] = (
+                    f"its timestamp is {ahead_ms} ms in the future; message.timestamp.after.max.ms of {topic!r} "
+                    f"allows {most}"
+                )
+
+    def _ahead_ms_max_of(self, topic: str) -> int | None:
+        """Return how far in the future the timestamps of this topic's records may be; ``None`` if that is not known,
+        or if the broker replaces the timestamps by its own time."""
+        if topic not in self._ahead_ms_max:
+            with Cluster(**client_settings(self._job.sink.settings)) as cluster:
+                settings = cluster.topic_settings(topic)
+            most = settings.get("message.timestamp.after.max.ms")
+            is_own = settings.get("message.timestamp.type") != "LogAppendTime"
+            self._ahead_ms_max[topic] = int(most) if most is not None and is_own else None
+        return self._ahead_ms_max[topic]
 
     def _why_not(self, topic: str | None) -> str:
         """Return why rows cannot be written to this topic."""
@@ -147,7 +176,7 @@ class RowPartitioner:
         if "timestamp" in columns:
             timestamps = columns["timestamp"].to_pylist()
             for row in reasons:
-                if timestamps[row] is not None and timestamps[row] < _NO_TIMESTAMP:
+                if timestamps[row] is not None and not _NO_TIMESTAMP <= timestamps[row] <= self._job.now_ms + _AHEAD_MS:
                     timestamps[row] = None
             columns["timestamp"] = pa.array(timestamps, pa.int64())
 
