@@ -71,8 +71,10 @@ class LoadingQueue:
 
     def _next(self) -> None:
         self._scheduled = False
-        self._queue.popleft()()
-        self._schedule()
+        try:
+            self._queue.popleft()()
+        finally:
+            self._schedule()
 
 
 class ShardLoading(Generic[AnyShard]):
@@ -142,6 +144,11 @@ class ShardLoading(Generic[AnyShard]):
                 self._loop.call_later(RETRY_S, self._queue.join, self._load_slice)
             elif not self._leaves_it_to_another():
                 self._give_up(error)
+            return
+        except Exception as error:
+            # A bug, or no memory. Without an end of the loading, clients would try again for ever.
+            logger.exception("%s could not be replayed", self._runtime.partition.topic_partition)
+            self._give_up(f"{type(error).__name__}: {error}")
             return
         self._runtime.loaded()
         self._loaded(self._runtime)

@@ -100,6 +100,45 @@ def test_a_shard_that_is_lost_in_the_queue_does_not_hold_up_the_others() -> None
     assert (first.refusal, second.refusal) == (ErrorCode.NOT_COORDINATOR, None)
 
 
+def test_a_shard_whose_replay_fails_unexpectedly_is_refused_and_does_not_hold_up_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    for number in range(20):
+        bench.note("a", number)
+    bench.wait()
+    queue = LoadingQueue(bench.loop)
+    failing, *others = (load(bench, slice_ms=0, read_bytes=100, queue=queue) for _ in range(3))
+
+    def replay(*record: Any) -> None:
+        raise RuntimeError("a bug of the shard")
+
+    failing.shard.replay = replay  # type: ignore[method-assign]
+    bench.wait()
+    assert failing.refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "RuntimeError: a bug of the shard" in str(failing.failure)
+    assert "could not be replayed" in caplog.text
+    assert [other.shard.history for other in others] == [bench.shard.history] * 2
+
+
+def test_a_slice_that_raises_does_not_hold_up_the_shards_behind_it() -> None:
+    bench = Bench()
+    for number in range(20):
+        bench.note("a", number)
+    bench.wait()
+    queue = LoadingQueue(bench.loop)
+
+    def fails() -> None:
+        raise RuntimeError("a bug")
+
+    queue.join(fails)
+    loaded = load(bench, queue=queue)
+    with pytest.raises(RuntimeError, match="a bug"):
+        bench.wait()
+    bench.wait()
+    assert (loaded.refusal, loaded.shard.history) == (None, bench.shard.history)
+
+
 def test_scenario_37_a_log_that_is_corrupt_gives_no_shard_rather_than_half_of_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
