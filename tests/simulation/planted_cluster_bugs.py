@@ -206,6 +206,7 @@ def ends_what_coordinators_elsewhere_have_open(patch: pytest.MonkeyPatch) -> Non
     """After a restart only the coordinator's own shards are asked."""
 
     async def ask_all(self: Any, suspects: Any, remote: Any) -> Any:
-        return self._end_unknown(suspects, self._owners(frozenset(opened.producer_id for _, opened in suspects)))
+        owners = await self._owners(frozenset(opened.producer_id for _, opened in suspects))
+        return await self._end_unknown(suspects, owners or {})
 
     patch.setattr(Reconciliation, "_ask_all", ask_all)

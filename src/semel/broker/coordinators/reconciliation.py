@@ -15,14 +15,17 @@ its records belong to a transaction that the coordinator knows.
 
 If a transaction is decided and its markers are under way, the coordinator is asked about it again until the transaction
 is complete: a coordinator does not send a marker again that this partition had acknowledged before the marker was lost.
+
+There may be tens of thousands of such transactions after an unclean election. So all this is done in slices, and each
+slice looks again whether the term goes on and the transaction is still open.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Generator, Iterable, Mapping
+from typing import Final, TypeAlias, TypeVar
 
 from semel.broker.coordinators.coordinator import Coordinator
 from semel.broker.coordinators.markers import MarkerDelivery
@@ -40,9 +43,16 @@ from semel.types import TopicPartition
 
 logger = logging.getLogger("semel.broker")
 
+T = TypeVar("T")
+
 Suspects: TypeAlias = list[tuple[Partition, OpenTransaction]]
+Steps: TypeAlias = Generator[None, None, T]
 
 ASK_AGAIN_S: Final = 1.0
+LOOKED_AT_PER_TURN: Final = 1000
+"""How many transactions are looked at in one turn of the event loop: at most some 10 us each."""
+ENDED_PER_TURN: Final = 100
+"""How many transactions at most are ended in one turn of the event loop: some 100 us each."""
 
 # The transaction version of the marker. Below 2, its epoch need not be higher than that of the transaction it ends.
 _ANY_EPOCH: Final = 1
@@ -83,68 +93,108 @@ class Reconciliation:
         elif refusals or self._transactions.has_broken_shards:
             self._suspects = []
             logger.warning("open transactions are not compared with their coordinators: not all could be loaded")
-        else:
-            suspects = self._take_suspects()
-            if suspects:
-                self._end_unknown(suspects, self._owners(_producer_ids(suspects)))
+        elif self._transactions.all_led_shards_loaded:
+            self._asking = self._loop.create_task(self._ask_until_none_is_left(None))
 
-    async def _ask_until_none_is_left(self, remote: RemoteTransactions) -> None:
+    async def _ask_until_none_is_left(self, remote: RemoteTransactions | None) -> None:
         """Ask the coordinators until no transaction is left to check; those of terms that begin meanwhile are checked
         together, afterwards."""
         try:
-            while suspects := self._take_suspects():
-                decided = await self._ask_all(suspects, remote)
-                if decided:
-                    await asyncio.sleep(ASK_AGAIN_S)
-                    self._suspects += decided
+            while self._suspects:
+                suspects, self._suspects = self._suspects, []
+                suspects = await self._in_slices(self._still_open(suspects))
+                if not suspects:
+                    continue
+                if remote is not None:
+                    decided = await self._ask_all(suspects, remote)
+                    if decided:
+                        await asyncio.sleep(ASK_AGAIN_S)
+                        self._suspects += decided
+                elif not await self._compare_here(suspects):
+                    self._suspects += suspects
+                    break
         except Exception:
             logger.exception("open transactions could not be compared with their coordinators")
         finally:
             self._asking = None
+        self.go_on_if_all_loaded()
+
+    async def _compare_here(self, suspects: Suspects) -> bool:
+        """Compare with the coordinators of this broker, which leads all shards. Returns whether these were complete."""
+        owners = await self._owners(_producer_ids(suspects))
+        if owners is not None:
+            await self._end_unknown(suspects, owners)
+        return owners is not None
 
     async def _ask_all(self, suspects: Suspects, remote: RemoteTransactions) -> Suspects:
-        return self._end_unknown(suspects, await remote.owners(_producer_ids(suspects), self._owners))
+        return await self._end_unknown(suspects, await remote.owners(_producer_ids(suspects), self._owners))
 
-    def _take_suspects(self) -> Suspects:
-        suspects, self._suspects = self._suspects, []
-        return self._still_open(suspects)
+    async def _owners(self, producer_ids: frozenset[int]) -> dict[int, Owner] | None:
+        """Return the owners of producer ids in the shards that this broker leads.
 
-    def _still_open(self, suspects: Suspects) -> Suspects:
-        """Return the transactions that are still open, on partitions whose term has not ended. A later term checks its
-        open transactions itself."""
-        opened_now = {
-            partition: frozenset(partition.log.producers.open_transactions)
-            for partition in dict.fromkeys(partition for partition, _ in suspects)
-            if self._node.partitions.get(*partition.topic_partition) is partition
-        }
-        return [(partition, opened) for partition, opened in suspects if opened in opened_now.get(partition, ())]
+        Returns ``None`` if not all of these were loaded during the whole search.
+        """
+        return await self._in_slices(self._search(producer_ids))
 
-    def _end_unknown(self, suspects: Suspects, owners: Mapping[int, Owner]) -> Suspects:
+    async def _end_unknown(self, suspects: Suspects, owners: Mapping[int, Owner]) -> Suspects:
         """End the transactions that their coordinators do not know as open. Returns those that are decided and whose
         markers are under way."""
-        decided: Suspects = []
-        for partition, opened in self._still_open(suspects):
-            owner = owners.get(opened.producer_id)
-            if _has_markers_under_way(owner, partition.topic_partition):
-                decided.append((partition, opened))
-            elif _is_known_as_open(owner, partition.topic_partition, opened):
-                continue
-            elif not partition.gate.knows(opened.producer_id):
-                self._end(partition, opened, owner)
-        return decided
+        return await self._in_slices(self._ending(suspects, owners))
 
-    def _owners(self, producer_ids: frozenset[int]) -> dict[int, Owner]:
-        """Return the owners of producer ids in the shards that this broker leads."""
+    async def _in_slices(self, steps: Steps[T]) -> T:
+        return await self._node.turns.run(steps, elements=LOOKED_AT_PER_TURN)
+
+    def _still_open(self, suspects: Suspects) -> Steps[Suspects]:
+        found: Suspects = []
+        for number, (partition, opened) in enumerate(suspects, 1):
+            if self._is_still_open(partition, opened):
+                found.append((partition, opened))
+            if number % LOOKED_AT_PER_TURN == 0:
+                yield
+        return found
+
+    def _is_still_open(self, partition: Partition, opened: OpenTransaction) -> bool:
+        """Whether the transaction is still open, on a partition whose term has not ended. A later term checks its open
+        transactions itself."""
+        is_led = self._node.partitions.get(*partition.topic_partition) is partition
+        return is_led and partition.log.producers.open_transaction_at(opened.first_offset) == opened
+
+    def _search(self, producer_ids: frozenset[int]) -> Steps[dict[int, Owner] | None]:
+        transactions = self._transactions
+        runtimes = list(transactions)
+        if not transactions.all_led_shards_loaded:
+            return None
         # A transactional id may have had the producer id until its epochs were exhausted.
         filters = ListFilters(producer_ids=producer_ids, with_last_producer_id=True)
         owners: dict[int, Owner] = {}
-        for runtime in self._transactions:
+        for runtime in runtimes:
             shard = runtime.shard
-            for listed in shard.list(filters, now_ms=self._node.clock.now_ms()).transactions:
-                transaction = shard.get(listed.transactional_id)
-                assert transaction is not None
-                add_owner(owners, Owner(transaction, shard.coordinator_epoch))
-        return owners
+            for number, transactional_id in enumerate(list(shard.candidate_ids(filters)), 1):
+                transaction = shard.get(transactional_id)
+                if transaction is not None:
+                    add_owner(owners, Owner(transaction, shard.coordinator_epoch))
+                if number % LOOKED_AT_PER_TURN == 0:
+                    yield
+            yield
+        return owners if list(transactions) == runtimes and transactions.all_led_shards_loaded else None
+
+    def _ending(self, suspects: Suspects, owners: Mapping[int, Owner]) -> Steps[Suspects]:
+        decided: Suspects = []
+        ended = 0
+        for number, (partition, opened) in enumerate(suspects, 1):
+            if self._is_still_open(partition, opened):
+                owner = owners.get(opened.producer_id)
+                if _has_markers_under_way(owner, partition.topic_partition):
+                    decided.append((partition, opened))
+                elif not _is_known_as_open(owner, partition.topic_partition, opened) and not partition.gate.knows(
+                    opened.producer_id
+                ):
+                    self._end(partition, opened, owner)
+                    ended += 1
+            if ended == ENDED_PER_TURN or number % LOOKED_AT_PER_TURN == 0:
+                ended = 0
+                yield
+        return decided
 
     def _end(self, partition: Partition, opened: OpenTransaction, owner: Owner | None) -> None:
         committed = owner is not None and _is_last_committed(owner.transaction, opened)

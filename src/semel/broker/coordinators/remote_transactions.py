@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from semel.broker.cluster.peers import Peers, Purpose
@@ -44,8 +44,8 @@ def add_owner(owners: dict[int, Owner], owner: Owner) -> None:
     owners[owner.transaction.producer_id] = owner
 
 
-Search: TypeAlias = Callable[[frozenset[int]], dict[int, Owner]]
-"""Searches the shards of this broker for the owners of producer ids."""
+Search: TypeAlias = Callable[[frozenset[int]], Awaitable[dict[int, Owner] | None]]
+"""Searches the shards of this broker for the owners of producer ids. The result is None if not all were loaded."""
 
 
 class _NotComplete(Exception):
@@ -80,10 +80,11 @@ class RemoteTransactions:
                 for some in _slices(sorted(producer_ids)):
                     for owner in await self._ask(leader, some):
                         add_owner(owners, owner)
+        here = await search_here(producer_ids)
         await self._node.cluster.refresh()
-        if self._terms() != terms or not self._node.coordinators.transactions.all_led_shards_loaded:
+        if here is None or self._terms() != terms or not self._node.coordinators.transactions.all_led_shards_loaded:
             raise _NotComplete("coordinators have moved meanwhile")
-        for owner in search_here(producer_ids).values():
+        for owner in here.values():
             add_owner(owners, owner)
         return owners
 

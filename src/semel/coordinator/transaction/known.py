@@ -33,8 +33,8 @@ class KnownTransactions:
         known = self._known.get(transactional_id)
         return EncodedIdleTransaction(transactional_id, known).transaction() if isinstance(known, bytes) else known
 
-    def of_producers(self, producer_ids: frozenset[int], *, with_last: bool = False) -> Iterator[Transaction]:
-        """Yield the transactions that have one of these producer ids, without decoding the others.
+    def ids_of_producers(self, producer_ids: frozenset[int], *, with_last: bool = False) -> Iterator[str]:
+        """Yield the ids of the transactions that have one of these producer ids, without decoding any.
 
         ``with_last``: also those that had one in the record before.
         """
@@ -42,9 +42,9 @@ class KnownTransactions:
         for transactional_id, known in self._known.items():
             if isinstance(known, bytes):
                 if known[_PRODUCER_ID_AT] in written or (with_last and known[_LAST_PRODUCER_ID_AT] in written):
-                    yield self[transactional_id]
+                    yield transactional_id
             elif known.producer_id in producer_ids or (with_last and known.last_producer_id in producer_ids):
-                yield known
+                yield transactional_id
 
     def put(self, record: Transaction | EncodedIdleTransaction) -> None:
         """Set the state of the record's transactional id."""

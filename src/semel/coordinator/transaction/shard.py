@@ -320,12 +320,11 @@ class TransactionShard:
         return listing((transaction for transaction in known if transaction is not None), filters, now_ms=now_ms)
 
     def candidate_ids(self, filters: ListFilters) -> Iterable[str]:
-        """The ids of the transactions that may match. None is decoded for that, except those of the producers."""
+        """The ids of the transactions that may match. None is decoded for that."""
         if filters.only_open():
             return chain(self._ongoing, self._prepared)
         if filters.producer_ids:
-            found = self._transactions.of_producers(filters.producer_ids, with_last=filters.with_last_producer_id)
-            return (transaction.transactional_id for transaction in found)
+            return self._transactions.ids_of_producers(filters.producer_ids, with_last=filters.with_last_producer_id)
         return iter(self._transactions)
 
     def get(self, transactional_id: str) -> Transaction | None:

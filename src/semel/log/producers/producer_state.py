@@ -262,10 +262,12 @@ class ProducerStates:
     @property
     def open_transactions(self) -> list[OpenTransaction]:
         """The transactions without a marker, by first offset."""
-        return [
-            OpenTransaction(producer.producer_id, producer.epoch, first_offset, producer.last_timestamp)
-            for first_offset, producer in self._open.items()
-        ]
+        return [_opened(first_offset, producer) for first_offset, producer in self._open.items()]
+
+    def open_transaction_at(self, first_offset: int) -> OpenTransaction | None:
+        """The transaction without a marker whose first record has this offset."""
+        producer = self._open.get(first_offset)
+        return None if producer is None else _opened(first_offset, producer)
 
     def coordinator_epoch(self, producer_id: int) -> int | None:
         """The coordinator epoch of the last marker for this producer; ``None`` if no marker is known."""
@@ -422,3 +424,7 @@ class ProducerStates:
             f"sequence {header.base_sequence} {place} from producer {header.producer_id} epoch "
             f"{header.producer_epoch} on {self.topic_partition}; expected {expected}",
         )
+
+
+def _opened(first_offset: int, producer: KnownProducer) -> OpenTransaction:
+    return OpenTransaction(producer.producer_id, producer.epoch, first_offset, producer.last_timestamp)

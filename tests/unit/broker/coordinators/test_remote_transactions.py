@@ -38,7 +38,10 @@ class Asking:
         self._remote = RemoteTransactions(cast(Any, node), cast(Any, self), asyncio.get_running_loop())
 
     async def owners(self, *producer_ids: int) -> dict[int, Owner]:
-        return await self._remote.owners(frozenset(producer_ids), lambda producer_ids: {})
+        return await self._remote.owners(frozenset(producer_ids), self._search_here)
+
+    async def _search_here(self, producer_ids: frozenset[int]) -> dict[int, Owner]:
+        return {}
 
     async def _refresh(self) -> None:
         """The image is fresh."""
