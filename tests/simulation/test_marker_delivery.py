@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from typing import Any
 
 import pytest
 
+from semel.broker.coordinators.markers import MARKERS_PER_TURN
+from semel.coordinator.decision import Decision
+from semel.coordinator.transaction.states import TxnState
+from semel.coordinator.transaction.transitions import created, with_partitions
 from semel.errors import ErrorCode
+from semel.log.partition_log import PartitionLog
 from semel.testing.simulation import Simulation, run
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.simulation.committed_reader import read_committed
-from tests.simulation.served_broker import ServedBroker
+from tests.simulation.served_broker import ServedBroker, create_topic
 from tests.simulation.test_commit_crashes import PARTITIONS, TOPIC, check_all_agree, described, opened, transaction
 
 
@@ -60,6 +66,53 @@ def test_scenario_35_a_coordinator_that_meets_a_newer_one_s_marker_leaves_the_re
         assert values == [], "what the newer one said stands"
 
     run(scenario)
+
+
+@pytest.mark.parametrize("loaded", [False, True], ids=["timed out", "loaded"])
+def test_the_markers_of_many_transactions_that_are_decided_together_take_several_turns(
+    loaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A marker takes some 50 us, and a coordinator's partition may have 10,000 open transactions."""
+    ids = [f"id-{number}" for number in range(3 * MARKERS_PER_TURN)]
+    written: dict[int, int] = {}
+    """How many markers were written in each turn of the event loop."""
+    sound = PartitionLog.append_marker
+
+    async def scenario(simulation: Simulation) -> None:
+        def append_marker(self: PartitionLog, *marker: Any, **rest: Any) -> Any:
+            turn = simulation.loop.steps
+            written[turn] = written.get(turn, 0) + 1
+            return sound(self, *marker, **rest)
+
+        monkeypatch.setattr(PartitionLog, "append_marker", append_marker)
+        served = ServedBroker(simulation)
+        served.start()
+        await create_topic(served.client(), TOPIC, PARTITIONS)
+        assert await served.broker.node.coordinators.transactions.create_topic()
+        coordinator = served.broker.node.coordinators.transactions
+        runtime = coordinator.runtime(coordinator.partition_for(ids[0]))
+        assert runtime is not None
+        for number, transactional_id in enumerate(ids):
+            transaction = created(transactional_id, producer_id=10_000 + number, timeout_ms=1, now_ms=0)
+            begun = with_partitions(
+                transaction,
+                frozenset({TopicPartition(TOPIC, number % PARTITIONS)}),
+                transaction_version=2,
+                now_ms=served.broker.node.clock.now_ms(),
+            )
+            begun = begun._replace(state=TxnState.PREPARE_ABORT) if loaded else begun
+            assert runtime.apply(Decision(None, records=(begun,)))
+        if loaded:
+            assert served.move_coordinator(of_offsets=False, partition=runtime.shard.partition, away_ms=0)
+        await asyncio.sleep(20)
+        now = coordinator.runtime(runtime.shard.partition)
+        assert now is not None
+        states = {known.state for known in map(now.shard.get, ids) if known is not None}
+        assert states == {TxnState.COMPLETE_ABORT}
+
+    run(scenario)
+    assert sum(written.values()) == len(ids)
+    assert max(written.values()) == MARKERS_PER_TURN
 
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from semel.broker.config.broker_config import BrokerConfig
@@ -17,7 +18,7 @@ from semel.broker.config.features import TRANSACTION_VERSION
 from semel.broker.config.group_overrides import consumer_settings
 from semel.broker.coordinators.coordinator import Coordinator
 from semel.broker.coordinators.expiry import CoordinatorExpiry
-from semel.broker.coordinators.markers import MarkerDelivery
+from semel.broker.coordinators.markers import DeliveryQueue, MarkerDelivery
 from semel.broker.coordinators.reconciliation import Reconciliation
 from semel.broker.coordinators.remote_admission import RemoteAdmission
 from semel.broker.coordinators.remote_markers import RemoteMarkers
@@ -91,6 +92,7 @@ class Coordinators:
         self.group_metrics = GroupMetrics(self.groups)
         self.remote_admission = None if node.peers is None else RemoteAdmission(node.peers, loop)
         self._remote_markers = None if node.peers is None else RemoteMarkers(node.peers, loop)
+        self._deliveries = DeliveryQueue(node.turns)
         self._expiry = CoordinatorExpiry(node, loop, self.transactions, self.groups)
         self._reconciliation = Reconciliation(node, self.transactions, loop)
 
@@ -169,6 +171,11 @@ class Coordinators:
         self._reconciliation.go_on_if_all_loaded()
 
     def _write_markers(self, runtime: TransactionRuntime, effect: WriteMarkers) -> None:
+        self._deliveries.begin(partial(self._deliver, runtime, effect), markers=len(effect.partitions))
+
+    def _deliver(self, runtime: TransactionRuntime, effect: WriteMarkers) -> None:
+        if runtime.refusal is not None:
+            return  # The shard was unloaded while this waited. The coordinator of the next term delivers the markers.
         completion = _Completion(self._node, runtime, effect)
         MarkerDelivery(
             self._node,

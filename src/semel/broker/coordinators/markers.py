@@ -16,11 +16,15 @@ A coordinator's epoch is the leader epoch of its partition of ``__transaction_st
 highest of those (``highest_coordinator_epoch``). A client's marker with a higher epoch is refused: with it the
 partition would refuse every marker of the true coordinator. Where such a marker was accepted before this rule existed,
 the coordinator's own marker is written with the epoch that the partition knows, and so is accepted.
+
+Very many transactions may be decided in one turn of the event loop: after a shard was loaded, or when they time out
+together. Their deliveries wait in a queue (``DeliveryQueue``).
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -28,6 +32,7 @@ from typing import TYPE_CHECKING, Final
 
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
+from semel.broker.turns import Turns
 from semel.coordinator.transaction.results import WriteMarkers
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.types import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ProducerIdentity, TopicPartition
@@ -42,7 +47,8 @@ RETRY_MS_MIN: Final = 10
 RETRY_MS_MAX: Final = 5000
 
 MARKERS_PER_TURN: Final = 200
-"""How many markers of one transaction are appended in one turn of the event loop: this takes some ten milliseconds."""
+"""How many markers are appended in one turn of the event loop, of one transaction, or of those whose delivery begins in
+this turn: this takes some ten milliseconds."""
 
 
 def append_marker(
@@ -236,6 +242,41 @@ class MarkerDelivery:
             self._is_waiting = True
             self._node.deadlines.add(self, self._delay_ms)
             self._delay_ms = min(self._delay_ms * 2, RETRY_MS_MAX)
+
+
+class DeliveryQueue:
+    """The queue of the deliveries that have not begun.
+
+    A delivery begins at once, unless those that began before it in this turn have ``MARKERS_PER_TURN`` markers.
+    """
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._waiting: deque[tuple[Callable[[], None], int]] = deque()
+        self._markers = 0
+        """How many markers the deliveries have that began in this turn."""
+        self._is_scheduled = False
+
+    def begin(self, deliver: Callable[[], None], *, markers: int) -> None:
+        """Call ``deliver``, which begins the delivery of so many markers, in this turn or in one of the next."""
+        self._waiting.append((deliver, markers))
+        self._begin_some()
+
+    def _begin_some(self) -> None:
+        try:
+            while self._waiting and self._markers < MARKERS_PER_TURN:
+                deliver, markers = self._waiting.popleft()
+                self._markers += max(1, markers)
+                deliver()
+        finally:
+            if self._markers and not self._is_scheduled:
+                self._is_scheduled = True
+                self._turns.soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_scheduled = False
+        self._markers = 0
+        self._begin_some()
 
 
 def _never() -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from semel.broker.coordinators.markers import MARKERS_PER_TURN, RETRY_MS_MIN, MarkerDelivery
+import pytest
+
+from semel.broker.coordinators.markers import MARKERS_PER_TURN, RETRY_MS_MIN, DeliveryQueue, MarkerDelivery
 from semel.coordinator.transaction.results import WriteMarkers
 from semel.errors import ErrorCode
 from semel.metadata.image import PartitionState
@@ -87,3 +89,26 @@ def test_a_coordinator_that_is_replaced_between_two_turns_writes_no_more_markers
     delivering.next_turns.pop()()
     assert len(delivering.sent) == MARKERS_PER_TURN
     assert not delivering.next_turns
+
+
+def test_deliveries_begin_in_their_order_and_with_a_bounded_number_of_markers_in_a_turn() -> None:
+    begun: list[str] = []
+    next_turns: list[Callable[[], None]] = []
+    queue = DeliveryQueue(cast(Any, SimpleNamespace(soon=next_turns.append)))
+
+    def fails() -> None:
+        raise RuntimeError("a bug")
+
+    queue.begin(lambda: begun.append("small"), markers=1)
+    queue.begin(lambda: begun.append("large"), markers=MARKERS_PER_TURN)
+    assert begun == ["small", "large"], "a single transaction is not delayed"
+    queue.begin(fails, markers=1)
+    queue.begin(lambda: begun.append("next"), markers=MARKERS_PER_TURN - 1)
+    queue.begin(lambda: begun.append("last"), markers=1)
+    assert begun == ["small", "large"]
+    with pytest.raises(RuntimeError, match="a bug"):
+        next_turns.pop()()
+    next_turns.pop()()
+    assert begun == ["small", "large", "next", "last"]
+    next_turns.pop()()
+    assert not next_turns
