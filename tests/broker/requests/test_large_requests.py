@@ -18,6 +18,7 @@ from semel.broker.requests.large_requests import (
     LargeRequests,
     at_once_elements,
 )
+from semel.broker.requests.pieces import Piece
 from semel.broker.requests.routes import SERVED
 from semel.broker.turns import ELEMENTS_PER_TURN_MAX, Turns
 from semel.errors import DecodeError, ErrorCode
@@ -37,7 +38,7 @@ from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from semel.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from semel.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.wire.messages.list_partition_reassignments import (
@@ -64,6 +65,12 @@ from semel.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from semel.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from semel.wire.schema import fields_of
 from tests.broker.raw_client import RawClient, batch
 from tests.broker.transactional_client import GROUP, find_coordinator
@@ -474,6 +481,40 @@ def test_a_group_that_is_refused_in_one_piece_has_its_error_and_no_offsets(refus
         OffsetFetchResponseGroup("wide", [], ErrorCode.NOT_COORDINATOR),
         offsets_found(small),
     ]
+
+
+def test_a_large_fetch_of_a_follower_does_not_wait_for_markers_that_wait_for_the_follower() -> None:
+    """A follower that begins a session names 2000 partitions; another broker may have sent 500 markers."""
+    size = SPLIT[ApiKey.WRITE_TXN_MARKERS].size
+    markers: Any = Unanswered()
+    markers.api, markers.version = APIS[ApiKey.WRITE_TXN_MARKERS], 1
+    topic = WritableTxnMarkerTopic("t", [*range(size + 1)])
+    body = encode(WriteTxnMarkersRequest([WritableTxnMarker(7, 0, True, [topic])]), 1)
+    fetch: Any = Unanswered()
+    fetch.api, fetch.version = APIS[ApiKey.FETCH], 12
+    fetched = encode(FetchRequest(topics=[FetchTopic("t", partitions=[*map(FetchPartition, range(2000))])]), 12)
+    uncommitted: list[Piece] = []
+
+    def write_markers(piece: Any, message: WriteTxnMarkersRequest) -> None:
+        uncommitted.append(piece)
+
+    def serve_fetch(request: Any, message: FetchRequest) -> FetchResponse:
+        for piece in uncommitted:
+            piece.answer(WriteTxnMarkersResponse())
+        return FetchResponse()
+
+    async def scenario() -> None:
+        large = LargeRequests(Turns(ManualClock()))
+        written = asyncio.ensure_future(large.serve(markers, WriteTxnMarkersRequest, write_markers, body))
+        while not uncommitted:
+            await asyncio.sleep(0)
+        for _ in range(2):  # One for each piece of the markers.
+            async with asyncio.timeout(1):
+                assert await large.serve(fetch, FetchRequest, serve_fetch, bytearray(fetched)) == FetchResponse()
+            await asyncio.sleep(0.01)
+        assert await written == WriteTxnMarkersResponse()
+
+    asyncio.run(scenario())
 
 
 def test_large_requests_that_wait_are_limited_in_bytes() -> None:

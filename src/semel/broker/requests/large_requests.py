@@ -10,6 +10,8 @@ is served at once as well. Otherwise it is served here, and its connection is no
 3. The response is encoded in slices (``request``).
 
 Only one large request is decoded at a time, and the others wait in a queue; so the memory that they take is bounded.
+There are two such queues. A piece may wait for other brokers, until its records are committed. Requests that are not
+cut into pieces do not wait behind it: one of them may be the Fetch of the follower that has to copy these records.
 """
 
 from __future__ import annotations
@@ -181,11 +183,12 @@ def at_once_elements(key: ApiKey) -> int:
 
 
 class LargeRequests:
-    """The queue of large requests."""
+    """The queues of large requests."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
-        self._first = asyncio.Lock()
+        self._first_whole = asyncio.Lock()
+        self._first_in_pieces = asyncio.Lock()
         self._copied_bytes = 0
 
     def decode_at_once(self, request: Request, request_class: type[Any], frame: memoryview, position: int) -> Any:
@@ -233,8 +236,9 @@ class LargeRequests:
         size_bytes: int,
     ) -> object:
         loop = asyncio.get_running_loop()
+        first = self._first_in_pieces if request.api.key in SPLIT else self._first_whole
         try:
-            async with self._first, _no_collection():
+            async with first, _no_collection():
                 if request.is_abandoned:
                     return None
                 decode = sliced_decoder(request_class, request.version)
