@@ -36,6 +36,8 @@ logger = logging.getLogger("semel.broker")
 
 # How long one slice of loading may occupy the event loop.
 SLICE_MS: Final = 5.0
+# How long small shards may be loaded at once in one turn, when terms begin. The others join the queue.
+AT_ONCE_MS: Final = 20.0
 # How many bytes are read, decoded and replayed in one step: this takes a few milliseconds.
 READ_BYTES: Final = 32 * 1024
 # How long the loading waits before it tries again to open a file for which there was no descriptor.
@@ -52,9 +54,19 @@ class LoadingQueue:
         self._loop = loop
         self._queue: deque[Callable[[], None]] = deque()
         self._scheduled = False
+        self._spent_ms = 0.0
+        """For how long shards were loaded in this turn of the event loop."""
 
-    def __bool__(self) -> bool:
-        return bool(self._queue)
+    @property
+    def has_time(self) -> bool:
+        """Whether a shard may be loaded at once: none waits, and those of this turn have left time."""
+        return not self._queue and self._spent_ms < AT_ONCE_MS
+
+    def spent(self, time_ms: float) -> None:
+        """Record for how long a shard was loaded now."""
+        if not self._spent_ms and time_ms:
+            self._loop.call_soon(self._next_turn)
+        self._spent_ms += time_ms
 
     def join(self, load_slice: Callable[[], None]) -> None:
         self._queue.append(load_slice)
@@ -68,6 +80,9 @@ class LoadingQueue:
         if self._queue and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._next)
+
+    def _next_turn(self) -> None:
+        self._spent_ms = 0.0
 
     def _next(self) -> None:
         self._scheduled = False
@@ -107,7 +122,7 @@ class ShardLoading(Generic[AnyShard]):
         self._slices = self._replay()
 
     def begin(self) -> None:
-        """Load the first slice at once if no other shard is in the queue: a small shard is loaded when this returns."""
+        """Load the first slice at once if there is time in this turn: a small shard is loaded when this returns."""
         log = self._runtime.partition.log
         if log.offline is not None:
             self.failed(None, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -117,10 +132,10 @@ class ShardLoading(Generic[AnyShard]):
             self.committed(None)
 
     def committed(self, token: object) -> None:
-        if self._queue:
-            self._queue.join(self._load_slice)
-        else:
+        if self._queue.has_time:
             self._load_slice()
+        else:
+            self._queue.join(self._load_slice)
 
     def failed(self, token: object, code: ErrorCode) -> None:
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -131,7 +146,8 @@ class ShardLoading(Generic[AnyShard]):
     def _load_slice(self) -> None:
         if self._runtime.refusal is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return
-        until_ms = self._clock.monotonic_ms() + self._slice_ms
+        began_ms = self._clock.monotonic_ms()
+        until_ms = began_ms + self._slice_ms
         try:
             for _ in self._slices:
                 if self._clock.monotonic_ms() >= until_ms:
@@ -150,6 +166,7 @@ class ShardLoading(Generic[AnyShard]):
             logger.exception("%s could not be replayed", self._runtime.partition.topic_partition)
             self._give_up(f"{type(error).__name__}: {error}")
             return
+        self._queue.spent(self._clock.monotonic_ms() - began_ms)
         self._runtime.loaded()
         self._loaded(self._runtime)
 

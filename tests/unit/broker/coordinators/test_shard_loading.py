@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semel.broker.coordinators.shard_loading import LoadingQueue, ShardLoading
+from semel.broker.coordinators.shard_loading import AT_ONCE_MS, LoadingQueue, ShardLoading
 from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.errors import ErrorCode
 from semel.testing.virtual.disk_faults import DiskFault, Operation
@@ -86,6 +86,36 @@ def test_shards_that_are_loaded_together_take_one_slice_per_turn_and_the_first_i
     bench.wait()
     assert third.refusal is None
     assert first.shard.history == second.shard.history == third.shard.history == bench.shard.history
+
+
+def test_many_small_shards_are_not_all_loaded_in_one_turn() -> None:
+    """Each would be loaded at once if it were alone."""
+
+    class Ticking:
+        """A clock by which each reading takes a millisecond."""
+
+        now = 0.0
+
+        def monotonic_ms(self) -> float:
+            self.now += 1
+            return self.now
+
+        def now_ms(self) -> int:
+            return 0
+
+    bench = Bench()
+    bench.note("a", 1)
+    bench.wait()
+    queue, clock = LoadingQueue(bench.loop), Ticking()
+    bench.clock = clock  # type: ignore[assignment]
+    runtimes = [load(bench, queue=queue) for _ in range(100)]
+    at_once = [runtime.refusal for runtime in runtimes].count(None)
+    assert AT_ONCE_MS / 5 < at_once <= AT_ONCE_MS
+    turns = bench.loop.steps
+    bench.wait()
+    assert all(runtime.refusal is None for runtime in runtimes)
+    assert bench.loop.steps - turns >= 100 - at_once
+    assert load(bench, queue=queue).refusal is None, "in a turn in which none was loaded"
 
 
 def test_a_shard_that_is_lost_in_the_queue_does_not_hold_up_the_others() -> None:
