@@ -263,6 +263,21 @@ def test_one_request_is_checked_however_large_and_none_after_the_end() -> None:
     assert (done, worker.jobs) == ([None], [])
 
 
+def test_a_check_whose_end_is_told_after_the_broker_s_end_continues_no_request() -> None:
+    """The thread may have handed over its result just before. The rest would be checked on the event loop."""
+    worker = StepWorker()
+    checks = RecordChecks(lambda name: worker)
+    done: list[BaseException | None] = []
+    bomb = bytes(build_batch([Record(0, TIME, b"k", bytes(10**6))], codec=Codec.ZSTD))
+    many = [BatchCheck(memoryview(bytearray(bomb)), LogConfig()) for _ in range(2 * TURN_BYTES // 10**6)]
+    checks.run(many, 1, done.append)
+    worker.work()
+    checks.kill()
+    worker.tell()
+    assert not many[-1].is_over
+    assert done == []
+
+
 def test_what_was_unpacked_is_counted_while_it_waits_and_given_back_where_it_is_too_much() -> None:
     worker = StepWorker()
     checks = RecordChecks(lambda name: worker)

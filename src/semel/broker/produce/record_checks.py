@@ -75,7 +75,9 @@ class RecordChecks:
                 recompressed_bytes += len(check.recompressed or b"")
 
         def turn_finished(result: BaseException | None) -> None:
-            if left and result is None and not self._is_over:
+            if self._is_over:
+                return  # The worker had finished before it was killed.
+            if left and result is None:
                 worker.run(work, turn_finished)
                 return
             self.waiting_bytes -= size_bytes
