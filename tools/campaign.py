@@ -18,6 +18,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -172,6 +173,8 @@ def source_hash(further: Iterable[str] = ()) -> str:
 
 
 if __name__ == "__main__":
+    # SIGTERM ends a campaign as Ctrl-C does: the processes that run seeds end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(main())
     except KeyboardInterrupt:
