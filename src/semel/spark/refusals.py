@@ -270,7 +270,12 @@ def check_twice(look: Callable[[bool], object], *, patience_s: float = _MOVING_S
                 sleep(_PAUSE_S)
             refused = error
         except TimedOut as error:
-            raise refused or error from None
+            if refused is None:
+                raise
+            raise Refused(
+                f"{refused}. That was read without waiting for open transactions; the offsets could not be read again "
+                f"after their end: {error}"
+            ) from None
 
 
 def transaction_too_long(timeout_ms: int, longest: str = _LONGEST_TRANSACTION) -> Refused:
