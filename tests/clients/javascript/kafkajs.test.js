@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import kafkajs from "kafkajs";
-import { eventually } from "./eventually.js";
+import { eventually, onceKnown } from "./eventually.js";
 
 const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = kafkajs;
 
@@ -21,6 +21,16 @@ before(async () => {
 after(async () => {
   await admin.disconnect();
 });
+
+// Apache Kafka's broker may not know a topic yet whose creation it has answered; kafkajs then fails instead of waiting.
+async function create(topic, numPartitions) {
+  try {
+    assert.equal(await admin.createTopics({ topics: [{ topic, numPartitions }] }), true);
+  } catch (error) {
+    if (error.type !== "UNKNOWN_TOPIC_OR_PARTITION") throw error;
+  }
+  await eventually(true, async () => (await admin.listTopics()).includes(topic));
+}
 
 // Resolves with the values of a topic, in the order of each partition, once there are `count` of them.
 async function read(topic, count, groupId) {
@@ -48,16 +58,17 @@ async function read(topic, count, groupId) {
 
 test("administration: topics, configs, offsets", async () => {
   const topic = "kafkajs-admin";
-  assert.equal(await admin.createTopics({ topics: [{ topic, numPartitions: 3 }] }), true);
+  await create(topic, 3);
   const partitions = async () => (await admin.fetchTopicMetadata({ topics: [topic] })).topics[0].partitions.length;
   await eventually(3, partitions);
   const resource = { type: ConfigResourceTypes.TOPIC, name: topic };
-  await admin.alterConfigs({
-    resources: [{ ...resource, configEntries: [{ name: "retention.ms", value: "5000" }] }],
-  });
-  const described = await admin.describeConfigs({ resources: [{ ...resource, configNames: ["retention.ms"] }] });
+  const configEntries = [{ name: "retention.ms", value: "5000" }];
+  await onceKnown(() => admin.alterConfigs({ resources: [{ ...resource, configEntries }] }));
+  const described = await onceKnown(() =>
+    admin.describeConfigs({ resources: [{ ...resource, configNames: ["retention.ms"] }] }),
+  );
   assert.equal(described.resources[0].configEntries[0].configValue, "5000");
-  await admin.createPartitions({ topicPartitions: [{ topic, count: 4 }] });
+  await onceKnown(() => admin.createPartitions({ topicPartitions: [{ topic, count: 4 }] }));
   await eventually(4, partitions);
   await admin.deleteTopics({ topics: [topic] });
   await eventually(false, async () => (await admin.listTopics()).includes(topic));
@@ -65,7 +76,7 @@ test("administration: topics, configs, offsets", async () => {
 
 test("an idempotent producer and a group", async () => {
   const topic = "kafkajs-group";
-  await admin.createTopics({ topics: [{ topic, numPartitions: 1 }] });
+  await create(topic, 1);
   const producer = kafka.producer({ idempotent: true, maxInFlightRequests: 1 });
   await producer.connect();
   const values = Array.from({ length: 20 }, (_, number) => `v${number}`);
@@ -84,7 +95,7 @@ test("an idempotent producer and a group", async () => {
 
 test("only what was committed is read, and offsets go with the transaction", async () => {
   const topic = "kafkajs-transactions";
-  await admin.createTopics({ topics: [{ topic, numPartitions: 1 }] });
+  await create(topic, 1);
   const producer = kafka.producer({ transactionalId: "kafkajs-t", idempotent: true, maxInFlightRequests: 1 });
   await producer.connect();
   const aborted = await producer.transaction();
