@@ -6,6 +6,7 @@ Every test that takes ``cluster`` runs on Semel in ``make test`` and on Apache K
 from __future__ import annotations
 
 import re
+import select
 import subprocess
 import sys
 import time
@@ -162,9 +163,11 @@ def test_the_partitions_of_a_killed_member_are_taken_over(cluster: Server, membe
     command = [sys.executable, "-c", KILLED_CONSUMER, cluster.bootstrap_servers, group_id, members.topic]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
         try:
-            members.poll_until(lambda: members.shares() == [6])
-            assert victim.stdout is not None
-            assert victim.stdout.readline() == "assigned\n"
+            printed = victim.stdout
+            assert printed is not None
+            # The other member is polled until the victim has its partitions: it gives them up only while it is polled.
+            members.poll_until(lambda: members.shares() == [6] and bool(select.select([printed], [], [], 0)[0]))
+            assert printed.readline() == "assigned\n"
         finally:
             victim.kill()
 
