@@ -131,6 +131,22 @@ def test_a_page_changes_in_place_and_leaves_what_is_typed(page: Page, servers: s
     assert page.evaluate("document.activeElement.name") == "key"
 
 
+def test_what_is_typed_stays_when_a_section_above_it_comes_and_goes(page: Page, servers: str) -> None:
+    """As when the first records of a transaction begin to hold up readers while its name is typed to abort it."""
+    page.goto(f"/transaction?id={OPEN_ID}")
+    page.wait_for_selector("#live.on")
+    page.keyboard.press("p")
+    page.wait_for_selector("text=Paused")
+    page.fill("input[name=typed]", "half typed")
+    whole = page.inner_html("main")
+    held = page.evaluate("document.querySelector('[aria-labelledby=held-title]').outerHTML")
+    for html, count in ((whole.replace(held, ""), 0), (whole, 1)):
+        page.evaluate("html => show(html)", html)
+        assert page.locator("[aria-labelledby=held-title]").count() == count
+        assert page.input_value("input[name=typed]") == "half typed"
+        assert page.evaluate("document.activeElement.name") == "typed"
+
+
 def click(page: Page, selector: str) -> None:
     """Click on what leads to another page, and wait until that is loaded: keys reach a page once its script has run."""
     with page.expect_navigation():

@@ -11,7 +11,9 @@ let paused = false;
 
 // --- Staying up to date
 
-const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset.key || "" : "");
+// A section is known by its title, so that one which appears above another does not take over what that one holds.
+const keyOf = (node) =>
+  node.nodeType === 1 ? node.id || node.dataset.key || node.getAttribute("aria-labelledby") || "" : "";
 const isSame = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 
 // What a visitor has opened, chosen or made ready to press stays so.
