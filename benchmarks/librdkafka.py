@@ -22,7 +22,8 @@ from benchmarks.measuring import Effort, LifecycleWorkload, Measured, Row, Workl
 from benchmarks.processors import Watch
 from benchmarks.topics import QUIET, end_offsets, fresh_topic
 from semel.testing import certificate
-from tools.server import HOST, Server, running
+from tools.ports import HOST
+from tools.server import Server, running
 
 PARTITIONS = 4
 _SENT_AT_ONCE = 500

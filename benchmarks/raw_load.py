@@ -25,7 +25,8 @@ from tools.frames import (
     receive_frame,
     record_batch,
 )
-from tools.server import HOST, Server
+from tools.ports import HOST
+from tools.server import Server
 
 RECORD_BYTES = 100
 

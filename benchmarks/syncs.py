@@ -15,7 +15,8 @@ from benchmarks.measuring import Effort, Measured, Row, Workload
 from benchmarks.raw_load import RECORD_BYTES, connected, request_for
 from benchmarks.topics import fresh_topic
 from tools.frames import now_ms, produce_request_to_all, receive_frame, record_batch
-from tools.server import HOST, Server
+from tools.ports import HOST
+from tools.server import Server
 
 
 @dataclass(slots=True)

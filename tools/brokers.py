@@ -9,7 +9,8 @@ from pathlib import Path
 
 from semel.testing import certificate
 from tools.kafka_jars import KAFKA_4, jars_of, java
-from tools.server import HOST, Launch, Server, free_port
+from tools.ports import HOST, free_port
+from tools.server import Launch, Server
 
 # A test or a benchmark uses one broker: nothing can be replicated. A new group does not wait for more members.
 _ONE_NODE = {

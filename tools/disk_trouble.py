@@ -15,7 +15,8 @@ from pathlib import Path
 from random import Random
 
 from tools.brokers import semel
-from tools.server import Launch, Server, free_port
+from tools.ports import free_port
+from tools.server import Launch, Server
 
 FULL, NO_DESCRIPTORS, HANGS, GONE = "full", "no descriptors", "syncs hang", "directory gone"
 KINDS = (FULL, NO_DESCRIPTORS, HANGS, GONE)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +17,8 @@ from pathlib import Path
 
 from tools.frames import brokers_answering
 from tools.patience import PATIENCE_S
+from tools.ports import HOST
 
-HOST = "127.0.0.1"
-# Below the ports that the system uses for outgoing connections (from 32768 on Linux, from 49152 on others).
-_PORTS = range(10_000, 32_000)
 _ANSWER_TIMEOUT_S = 10.0
 
 
@@ -134,17 +130,3 @@ def running(server: Server) -> Iterator[Server]:
         yield server
     finally:
         server.kill()
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago, and that the system does not use for outgoing connections.
-
-    A port that the system chooses could be used for an outgoing connection of any client on this machine while a killed
-    broker is down, even for one to the broker itself. A broker binds its port again when it is restarted, and fails
-    with an error if the port is in use.
-    """
-    while True:
-        port = random.SystemRandom().choice(_PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((HOST, port))
-            return port

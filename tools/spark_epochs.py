@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from tools.frames import framed, request_header
-from tools.server import HOST
+from tools.ports import HOST
 
 INIT_PRODUCER_ID: Final = 22
 

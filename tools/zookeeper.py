@@ -10,7 +10,7 @@ from pathlib import Path
 
 from semel.cli.local_cluster import zookeeper_server
 from tools.patience import PATIENCE_S
-from tools.server import HOST, free_port
+from tools.ports import HOST, free_port
 
 
 class ZooKeeperServer(zookeeper_server.ZooKeeperServer):

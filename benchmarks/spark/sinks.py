@@ -28,9 +28,9 @@ from semel.spark.java import use_java
 from semel.spark.sinks import BatchSink, Delta, Files, Iceberg, Owner, Postgres, SinkBatch
 from semel.types import TopicPartition
 from tools.kafka_jars import Unavailable, cache, fetch_jars
+from tools.ports import HOST, free_port
 from tools.postgres import PostgresServer, postgres_server
 from tools.rows_without_spark import Rows
-from tools.server import HOST, free_port
 
 ROWS = 300_000
 ROUNDS = 5

@@ -13,7 +13,7 @@ from typing import Any
 
 from tools.kafka_jars import SCHEMA_REGISTRY, application_jars, registry_java
 from tools.patience import PATIENCE_MS, PATIENCE_S
-from tools.server import HOST, free_port
+from tools.ports import HOST, free_port
 
 JOURNAL = "kafkasql-journal"
 """The topic, of one partition, with every change in order. Each start reads it from its beginning."""

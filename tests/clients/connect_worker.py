@@ -14,7 +14,7 @@ from typing import Any
 from semel.inspection.termination import terminate_transaction
 from tools.kafka_jars import KAFKA_4, jars_of, java
 from tools.patience import PATIENCE_MS, PATIENCE_S
-from tools.server import HOST, free_port
+from tools.ports import HOST, free_port
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _GROUP = "connect"

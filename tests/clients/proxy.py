@@ -20,7 +20,7 @@ from enum import Enum, auto
 
 from tools.frames import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE
 from tools.patience import PATIENCE_S
-from tools.server import HOST
+from tools.ports import HOST
 
 _CARRY_AN_ADDRESS = frozenset({METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 

@@ -22,7 +22,8 @@ from tools.brokers import apache_kafka, semel
 from tools.kafka_jars import DEBEZIUM, application_jars
 from tools.load import create_topic
 from tools.patience import wait_until
-from tools.server import HOST, Server, free_port, running
+from tools.ports import HOST, free_port
+from tools.server import Server, running
 
 pytestmark = [
     pytest.mark.kafka,

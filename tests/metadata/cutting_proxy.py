@@ -6,7 +6,7 @@ import asyncio
 from typing import cast
 
 from semel.net.network import SystemNetwork
-from tools.server import HOST
+from tools.ports import HOST
 
 
 class CuttingProxy:

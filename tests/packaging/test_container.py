@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.packaging.built import ROOT, clean_environment
-from tools.server import free_port
+from tools.ports import free_port
 
 DOCKERFILE = ROOT / "packaging" / "Dockerfile"
 

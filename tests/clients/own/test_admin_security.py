@@ -26,7 +26,8 @@ from semel.errors import AbortableError, AuthorizationFailed, ErrorCode
 from tools.brokers import apache_kafka
 from tools.kafka_jars import KAFKA_3, KAFKA_4
 from tools.patience import PATIENCE_S
-from tools.server import HOST, Server, free_port, running
+from tools.ports import HOST, free_port
+from tools.server import Server, running
 
 pytestmark = pytest.mark.kafka
 

@@ -28,7 +28,8 @@ from tests.properties.security.kafka_rules import RULES, VERSIONS
 from tests.properties.security.test_access_matrix import ALL_RIGHTS, HERE, NAMES, check
 from tools.brokers import apache_kafka
 from tools.patience import wait_until
-from tools.server import HOST, Server, free_port, running
+from tools.ports import HOST, free_port
+from tools.server import Server, running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka")]
 
