@@ -34,6 +34,22 @@ class Answer(asyncio.Protocol):
         self._closed.set_result(self._received)
 
 
+async def started_broker(simulation: Simulation) -> Broker:
+    host = simulation.host(BROKER)
+    broker = Broker(
+        BrokerConfig.load("", SETTINGS),
+        listen=Address(BROKER, PORT),
+        metrics_listen=Address(BROKER, METRICS_PORT),
+        disk=host.disk,
+        network=host.network,
+        clock=host.clock,
+        random=simulation.random("broker"),
+        make_worker=lambda _: host.worker(),
+    )
+    await host.start(broker.start())
+    return broker
+
+
 async def status_of(simulation: Simulation, path: str) -> bytes:
     """The first line of the answer to a GET of the path on the page of metrics."""
     closed: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -46,17 +62,7 @@ async def status_of(simulation: Simulation, path: str) -> bytes:
 def test_a_broker_that_stops_tells_a_probe_at_once_and_serves_its_metrics_on() -> None:
     async def scenario(simulation: Simulation) -> None:
         host, loop = simulation.host(BROKER), asyncio.get_running_loop()
-        broker = Broker(
-            BrokerConfig.load("", SETTINGS),
-            listen=Address(BROKER, PORT),
-            metrics_listen=Address(BROKER, METRICS_PORT),
-            disk=host.disk,
-            network=host.network,
-            clock=host.clock,
-            random=simulation.random("broker"),
-            make_worker=lambda _: host.worker(),
-        )
-        await host.start(broker.start())
+        broker = await started_broker(simulation)
         assert await status_of(simulation, "/healthz") == b"HTTP/1.1 200 OK"
 
         host.hang_workers()  # The stop waits for the request that is being served.
@@ -79,16 +85,7 @@ def test_requests_about_all_groups_that_still_wait_for_the_disk_do_not_make_a_st
 
     async def scenario(simulation: Simulation) -> None:
         host, loop = simulation.host(BROKER), asyncio.get_running_loop()
-        broker = Broker(
-            BrokerConfig.load("", SETTINGS),
-            listen=Address(BROKER, PORT),
-            disk=host.disk,
-            network=host.network,
-            clock=host.clock,
-            random=simulation.random("broker"),
-            make_worker=lambda _: host.worker(),
-        )
-        await host.start(broker.start())
+        broker = await started_broker(simulation)
         clients = [WireClient(simulation.host(CLIENTS).network, BROKER, PORT) for _ in range(3)]
         await create_topic(clients[0], "t", 1)
         await find_group_coordinator(clients[0], "group")

@@ -75,6 +75,7 @@ from semel.wire.schema import fields_of
 from tests.broker.raw_client import RawClient, batch
 from tests.broker.transactional_client import GROUP, find_coordinator
 from tests.clients.waiting import eventually
+from tools.patience import PATIENCE_S
 
 PARTITIONS = 20
 MANY = 10_000
@@ -499,19 +500,17 @@ def test_a_large_fetch_of_a_follower_does_not_wait_for_markers_that_wait_for_the
         uncommitted.append(piece)
 
     def serve_fetch(request: Any, message: FetchRequest) -> FetchResponse:
-        for piece in uncommitted:
-            piece.answer(WriteTxnMarkersResponse())
+        uncommitted[-1].answer(WriteTxnMarkersResponse())
         return FetchResponse()
 
     async def scenario() -> None:
         large = LargeRequests(Turns(ManualClock()))
         written = asyncio.ensure_future(large.serve(markers, WriteTxnMarkersRequest, write_markers, body))
-        while not uncommitted:
-            await asyncio.sleep(0)
-        for _ in range(2):  # One for each piece of the markers.
-            async with asyncio.timeout(1):
+        for piece in (1, 2):
+            while len(uncommitted) < piece:
+                await asyncio.sleep(0)
+            async with asyncio.timeout(PATIENCE_S):
                 assert await large.serve(fetch, FetchRequest, serve_fetch, bytearray(fetched)) == FetchResponse()
-            await asyncio.sleep(0.01)
         assert await written == WriteTxnMarkersResponse()
 
     asyncio.run(scenario())
