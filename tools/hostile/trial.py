@@ -24,15 +24,18 @@ from typing import Any
 from semel.wire.apis import ApiKey
 from semel.wire.messages.api_versions import ApiVersionsRequest
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
-from tools.hostile.attack_connection import HOST, AttackConnection, response_word
+from tools.hostile.attack_connection import CLOSED, HOST, AttackConnection, response_word
 from tools.hostile.attack_context import Attack, AttackContext
 from tools.hostile.canary import Waits, read_back
+from tools.patience import PATIENCE_S
 from tools.server import NotReady, Server
 
 WAIT_MS_MAX = 250
 MEMORY_MB_MAX = 300
 STOP_SECONDS_MAX = 10.0
 LOG_BYTES_MAX = 2 * 2**20
+OTHER_ADDRESS = "127.0.0.2"
+CONNECT_PAUSE_S = 0.1
 FORGED = "FORGED-LINE"
 """Attacks put it after a newline into every text that may be logged. No line of the log may begin with it."""
 
@@ -231,12 +234,28 @@ def _attacked(server: Server, attack: Attack, canary: _CanaryProcess, *, seed: i
 
 
 def _unanswered(port: int) -> list[str]:
+    """Open new connections after an attack: from another address, and from the attacker's own.
+
+    The own address may have used up its rate of connections. A connection that is closed for that is tried again, as
+    every client does.
+    """
+    findings = []
+    if (word := _answer_to_new_connection(port, OTHER_ADDRESS)) != "NONE":
+        findings.append(f"afterwards a new connection from another address is {word}")
+    until = time.monotonic() + PATIENCE_S
+    while (word := _answer_to_new_connection(port, HOST)) == CLOSED and time.monotonic() < until:
+        time.sleep(CONNECT_PAUSE_S)
+    if word != "NONE":
+        findings.append(f"afterwards a new connection is {word}")
+    return findings
+
+
+def _answer_to_new_connection(port: int, source: str) -> str:
     try:
-        with AttackConnection(port, timeout_s=60) as client:
-            word = response_word(client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("after", "1")))
+        with AttackConnection(port, timeout_s=60, source=source) as client:
+            return response_word(client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("after", "1")))
     except OSError as error:
-        word = str(error)
-    return [] if word == "NONE" else [f"afterwards a new connection is {word}"]
+        return str(error)
 
 
 def _end_and_begin_again(server: Server, attacks: Sequence[Attack], trial: Trial, seed: int) -> None:
