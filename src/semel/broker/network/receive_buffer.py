@@ -159,7 +159,10 @@ class ReceiveBuffer:
             self._memory.give_back(self)
 
     def close(self) -> None:
-        self._large = None
+        """Drop all that was received. The memory is free at once, even if this object is still referred to."""
+        self._large, self._large_size, self._rest = None, 0, bytearray()
+        self._view = self._scratch
+        self._start = self._end = 0
         self._memory.give_back(self)
 
     def _start_large(self, needed: int) -> None:

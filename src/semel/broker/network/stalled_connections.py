@@ -64,6 +64,8 @@ class StalledConnections:
     def _note_scarcity(self, now_ms: float) -> None:
         if not self._requests.is_scarce:
             self._arriving.clear()
+        for closed in [connection for connection in self._arriving if not connection.is_open]:
+            del self._arriving[closed]
         if not self._responses.is_scarce:
             self._leaving_since_ms = None
         elif self._leaving_since_ms is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+import weakref
 
 import pytest
 from hypothesis import given, settings
@@ -147,6 +148,16 @@ def test_the_buffer_of_a_large_frame_is_given_back_by_shrink_but_not_while_it_is
     assert receive(box, framed(body)[100:], [100]) == [body]
     box.shrink()
     assert receive(box, framed(body), [100]) == [body]
+
+
+def test_a_buffer_that_is_closed_frees_the_memory_of_a_frame_that_was_arriving() -> None:
+    box = inbox()
+    assert receive(box, framed(b"l" * 3 * SCRATCH)[:100], [100]) == []
+    mapped = weakref.ref(box.buffer().obj)
+    assert mapped() is not None
+    box.close()
+    assert mapped() is None
+    assert not box.waiting
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Only glibc's heap is told to keep what is freed.")

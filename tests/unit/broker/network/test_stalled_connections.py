@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 
 from semel.broker.network.connection import Connection
 from semel.broker.network.stalled_connections import SCARCE_UNREAD_MS_MAX, StalledConnections
@@ -246,6 +247,22 @@ def test_while_others_wait_for_memory_a_request_that_does_not_arrive_is_found_af
     assert bench.memory.is_scarce
 
     assert "others wait for memory" in bench.reasons_within(1)[0]
+
+
+def test_a_connection_that_is_gone_is_forgotten_while_others_still_wait_for_memory() -> None:
+    bench = Watched(arriving_bytes_max=10_000)
+    bench.transport.deliver(struct.pack(">i", 100_000) + b"x" * 4090)
+    for _ in range(2):  # One of them still waits when the connection has given back its memory.
+        bench.memory.wait(object(), 10_000, lambda: None)
+    unknown = sys.getrefcount(bench.connection)
+    assert bench.look() == []
+    known = sys.getrefcount(bench.connection)
+    bench.transport.close()
+    assert list(bench.stalled.find([], now_ms=bench.server.clock.monotonic_ms(), stalled_ms_max=STALLED_S * 1000)) == []
+    forgotten = sys.getrefcount(bench.connection)
+
+    assert bench.memory.is_scarce
+    assert known > unknown == forgotten
 
 
 def test_while_others_wait_for_memory_a_request_that_drips_in_has_a_limited_time() -> None:
