@@ -36,6 +36,9 @@ WAITING_ANSWER_BYTES_MAX: Final = 1024 * 1024
 # How many bytes of answers are collected for one write. Only after a write is it known whether the client reads.
 OUT_BYTES_MAX: Final = 64 * 1024
 
+# The host of a connection whose client was gone before it was accepted.
+UNKNOWN_HOST: Final = "?"
+
 # The reasons why no further request is served, as bits of ``_stops``.
 _HELD: Final = 1
 _FINISHING: Final = 2
@@ -112,8 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         """Since when the transport's write buffer has been above its high-water mark; None if it is below."""
         self.has_read = False
         """Whether the client has read a large answer."""
-        self.host = "?"
-        self.peer = "?"
+        self.host = self.peer = UNKNOWN_HOST
         self.listener = listener
         """The name of the listener that accepted the connection."""
         self.principal = "User:ANONYMOUS"

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.metrics.metrics import Metrics
-from semel.broker.network.connection import Connection
+from semel.broker.network.connection import UNKNOWN_HOST, Connection
 from semel.broker.network.connection_rate import ConnectionRate
 from semel.broker.network.receive_buffer import SCRATCH_BYTES, ReceiveBuffer
 from semel.broker.network.request_memory import RequestMemory
@@ -172,6 +172,8 @@ class Server:
         self._per_listener[name] += 1
         if not self._listeners:
             return False
+        if host == UNKNOWN_HOST:
+            return False  # It counts as no address: as one more it would use up the rate of the others.
         options = self._options[name]
         for count, maximum, setting in (
             (len(self.connections), limits.connections_max, limits.connections_rule),

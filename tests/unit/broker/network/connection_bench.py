@@ -23,8 +23,8 @@ HIGH_WATER_BYTES = 64 * 1024
 class Transport(asyncio.Transport):
     """What a connection sees of a socket."""
 
-    def __init__(self, protocol: Connection) -> None:
-        super().__init__({"peername": ("10.0.0.1", 5000)})
+    def __init__(self, protocol: Connection, peer: tuple[str, int] | None = ("10.0.0.1", 5000)) -> None:
+        super().__init__({"peername": peer})
         self.protocol = protocol
         self.written: list[bytes] = []
         self.reading = True
