@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from semel.errors import ErrorCode
+from semel.errors import DecodeError, ErrorCode
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.control import parse_marker
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from semel.wire.records import iterate_headers, iterate_records
+from semel.wire.records import iterate_headers, iterate_records, verify_crc
 from tests.simulation.wire_client import WireClient
 
 READ_COMMITTED = 1
 
 
 async def read_committed(client: WireClient, partition: TopicPartition) -> list[bytes | None]:
-    """All values from the start on. Asserts that nothing is left undecided."""
+    """All values from the start on. Asserts that nothing is left undecided. Raises DecodeError at a damaged batch."""
     offset = 0
     found: list[bytes | None] = []
     aborting: set[int] = set()
@@ -34,6 +34,8 @@ async def read_committed(client: WireClient, partition: TopicPartition) -> list[
             return found
         begins = {(aborted.producer_id, aborted.first_offset) for aborted in answer.aborted_transactions or ()}
         for position, header in batches:
+            if not verify_crc(answer.records, position, header):
+                raise DecodeError(f"the batch at {header.base_offset} fails its checksum")
             offset = header.next_offset
             for producer_id, first_offset in begins:
                 if producer_id == header.producer_id and first_offset <= header.last_offset:
