@@ -20,6 +20,6 @@ def test_a_broker_sets_the_switch_interval(monkeypatch: pytest.MonkeyPatch) -> N
     try:
         with pytest.raises(ConnectionRefusedError):
             running.run_broker(refuse, ready=lambda broker: None)  # type: ignore[arg-type]
-        assert sys.getswitchinterval() <= 0.001
+        assert sys.getswitchinterval() <= 0.0001
     finally:
         sys.setswitchinterval(before)
