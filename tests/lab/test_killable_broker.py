@@ -39,7 +39,7 @@ def test_it_leads_and_copies_until_it_is_killed(stage: Stage) -> None:
     assert broker.was_killed
     with pytest.raises(ProcessLookupError):
         os.kill(broker.pid, 0)
-    assert cluster.leader("orders", 0) in (1, 2)
+    wait_until(lambda: cluster.leader("orders", 0) in (1, 2))
     assert producer.send("orders", b"b").result(PATIENCE_S).offset == 1
     assert stage.read("orders") == ["a", "b"]
 

@@ -107,6 +107,7 @@ class Checkpointer:
         """Begin, after the logs were loaded. Commits go to this journal from now on."""
         self.journal = journal
         self._bytes_before = self._appended_bytes()
+        self._due_ms = self._clock.monotonic_ms() + self._interval_ms
         # This process writes no records of these logs to the journal.
         self._not_held = frozenset(log for log in self._logs.values() if log.offline is not None)
 

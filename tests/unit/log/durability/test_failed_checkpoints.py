@@ -15,6 +15,7 @@ from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.disk import read_file
 from semel.log.durability import checkpoints
+from semel.log.durability.checkpointer import CHECKPOINT_INTERVAL_MS
 from semel.log.durability.checkpoints import MetaProperties
 from semel.log.partition_log import PartitionLog
 from semel.log.segments.offset_index import OffsetIndex
@@ -125,6 +126,15 @@ FAULTS = [
     DiskFault(Operation.WRITE, "*recovery-point-offset-checkpoint.tmp", errno.ENOSPC, times=None),
     DiskFault(Operation.CREATE, "*replication-offset-checkpoint.tmp", errno.ENOSPC, times=None),
 ]
+
+
+def test_the_first_checkpoint_comes_after_the_interval_too() -> None:
+    machine = Machine()
+    machine.produce()
+    machine.a_second_passes(CHECKPOINT_INTERVAL_MS / 1000 - 1)
+    assert machine.points() == [0, 0, 0]
+    machine.a_second_passes()
+    assert machine.points() == machine.ends()
 
 
 def test_the_worker_removes_the_snapshots_that_a_checkpoint_has_replaced() -> None:
